@@ -1,0 +1,1089 @@
+"""Run every case k times against one system and log each trial the moment it ends.
+
+    python3 bench.py                                    the embedded sampler, 10 trials a case
+    python3 bench.py --model llama3.2:3b --trials 20    a model of the local Ollama server
+
+The log (JSON Lines: the plan, then one line a finished trial) is the only state. Stopped, crashed or
+killed, the same command resumes it and never repeats a logged trial. The order is trial-major: trial 0 of
+every case, then trial 1 of every case. Afterwards: python3 report.py LOG
+"""
+
+import os
+import signal
+
+if __name__ == "__main__":
+    # Until main() takes over, an interrupt during the imports below ends quietly: nothing has been written.
+    for _number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+        if signal.getsignal(_number) != signal.SIG_IGN:
+            signal.signal(_number, lambda number, frame: os._exit(128 + number))
+
+import codecs
+import errno
+import hashlib
+import json
+import platform
+import queue
+import re
+import shlex
+import stat
+import statistics
+import sys
+import threading
+import time
+import unicodedata
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import harness
+from harness import RunError, SystemDown, printable
+
+try:
+    import fcntl
+except ImportError:     # Windows
+    fcntl = None
+    import msvcrt
+
+BENCH_VERSION = "1"
+# Of the header, what makes a log's plan; the rest describes how the first run came about.
+COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
+SPLITS = ("development",)
+HEADER_START = b'{"bench_version": "'
+BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
+# A night with a broken server must not fill the log with errors.
+UNANSWERED_IN_A_ROW = 5
+WAIT_PAUSE_S = 1.0
+LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
+VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
+ASCII_GLYPHS = {"pass": "+", "fail": "-", "incomplete": "!", "not run": "."}
+COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not run": "2"}
+VERDICT_WORDS = {"pass": "passed", "fail": "failed", "incomplete": "incomplete", "not run": "not run"}
+
+
+class BenchError(RunError):
+    """A log that cannot be read, written or resumed; the message names it and the mend."""
+
+
+class PlanDiffers(BenchError):
+    """A log that was written for another plan; keys are those that differ."""
+
+    def __init__(self, message, keys):
+        super().__init__(message)
+        self.keys = keys
+
+
+class Interrupted(BaseException):
+    """A signal ended the run."""
+
+    def __init__(self, signum):
+        super().__init__(signum)
+        self.signum = signum
+
+
+# The plan and its header
+
+def schedule(cases: list, trials: int) -> list:
+    """(case, trial) of every planned trial in trial-major order."""
+    return [(case, trial) for trial in range(trials) for case in cases]
+
+
+def input_hash(case) -> str:
+    """16 hex digits that stand for a case's input, by which a later plan knows the case again."""
+    return harness.sha256(harness.canonical(case["input"]))[:16]
+
+
+def utc_now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def header_for(system, case_set: dict, splits, trials: int, budget_s=None, hardware=None, task=None) -> dict:
+    """A log's first line: the compared plan, then what describes the first run."""
+    cases = harness.plan(case_set, splits, trials)
+    environment = {"python": platform.python_version(), "platform": platform.platform(), "hardware": hardware}
+    header = {"bench_version": BENCH_VERSION, "harness_version": harness.HARNESS_VERSION,
+              "case_set_sha256": case_set["sha256"], "system": harness.system_identity(system),
+              "splits": list(splits), "trials": trials,
+              "case_inputs": {case["id"]: input_hash(case) for case in cases},
+              "started_at": utc_now(), "budget_s": budget_s, "environment": environment}
+    return {**header, "task": harness.task_identity(task)} if task else header
+
+
+def shown(value) -> str:
+    """A value of a header, short enough for one line of an error."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def differences(logged, now, prefix=""):
+    """[(key, value in the log, value now)] of what differs, down to the keys of a nested object."""
+    found = []
+    for key in [*logged, *(key for key in now if key not in logged)]:
+        old, new = logged.get(key), now.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            found.append((prefix + key, old, new))
+    return found
+
+
+def check_plan(path, logged, now):
+    """PlanDiffers when a log's header is of another plan, naming each key with both values."""
+    found = differences({key: logged[key] for key in COMPARED}, {key: now[key] for key in COMPARED})
+    if found:
+        keys = "; ".join(f"{key} is {shown(old)} in the log, {shown(new)} now" for key, old, new in found)
+        raise PlanDiffers(f"{path} was written for another plan: {keys}", [key for key, _, _ in found])
+
+
+# Reading a log
+
+@dataclass(frozen=True)
+class LogText:
+    """What a log's bytes hold: its header (None where a run has still to begin), its rows in file order, how many
+    bytes are good, whether the last good line lacks its newline, how many bytes of a torn last line follow."""
+    header: dict | None
+    rows: list
+    kept: int
+    unended: bool
+    torn: int
+
+
+def header_problem(header):
+    """What is wrong with a log's header, or None."""
+    if not isinstance(header, dict) or any(key not in header for key in COMPARED):
+        return "it is not the header of a log of bench.py"
+    if not isinstance(header["trials"], int) or isinstance(header["trials"], bool) or header["trials"] < 1:
+        return "trials is not a whole number from 1 up"
+    if not isinstance(header["splits"], list) or not isinstance(header["system"], dict):
+        return "splits or system is of the wrong type"
+    for key in ("case_inputs", "environment", "task"):
+        if not isinstance(header.get(key, {}), dict):
+            return f"{key} is not an object"
+    if not isinstance(header.get("from", []), list):
+        return "from is not a list"
+    return None
+
+
+def row_problem(row, header):
+    """What is wrong with one row of a log, or None."""
+    if not isinstance(row, dict) or not isinstance(row.get("case_id"), str):
+        return "it is not the row of a trial"
+    case_id, trial = row["case_id"], row.get("trial")
+    if case_id not in header.get("case_inputs", {case_id: None}):
+        return f"case {shown(case_id)} is not of the plan"
+    if not isinstance(trial, int) or isinstance(trial, bool) or not 0 <= trial < header["trials"]:
+        return f"trial {shown(trial)} is not of the plan"
+    if problem := harness.response_problem(row):
+        return problem
+    if not isinstance(row.get("metadata"), dict) or row["latency_s"] is None:
+        return "metadata or latency_s is missing"
+    if "error" in row and "NotRun" in row["error"]["types"]:
+        return "a logged trial may not claim to be NotRun"
+    return None
+
+
+def parse_line(line: bytes):
+    """The value of one line; ValueError when it is no JSON."""
+    return harness.parse_json(line.decode("utf-8"))
+
+
+def parse_header(lines, path):
+    """The header that the first line holds, or None where it is the torn beginning of one of ours."""
+    try:
+        header = parse_line(lines[0])
+        problem = header_problem(header)
+    except ValueError as error:
+        torn = lines[0].startswith(HEADER_START) or HEADER_START.startswith(lines[0])
+        if len(lines) == 1 and torn:
+            return None
+        problem = f"it is not the header of a log of bench.py ({error})"
+    if problem:
+        raise BenchError(f"{path}: line 1: {problem}; the file is left as it was: give another --log")
+    return header
+
+
+def parse_rows(lines, header, path, damaged):
+    """(rows, whether the last line is torn). Damage is an error, or goes to the list damaged where one is given."""
+    rows, seen = [], {}
+    for number, line in enumerate(lines, start=2):
+        try:
+            row = parse_line(line)
+            problem = row_problem(row, header)
+        except ValueError as error:
+            if number == len(lines) + 1:
+                return rows, True
+            problem = f"not JSON: {error}"
+        if not problem:
+            rows.append(row)
+            first = seen.setdefault((row["case_id"], row["trial"]), number)
+            if first != number:
+                problem = f"trial {row['trial']} of case {shown(row['case_id'])} is logged already in line {first}"
+        if problem and damaged is None:
+            raise BenchError(f"{path}: line {number}: {problem}; the file is left as it was: "
+                             f"--from {shlex.quote(str(path))} --log NEW takes over its good rows")
+        if problem:
+            damaged.append((number, problem))
+    return rows, False
+
+
+def parse_log(data: bytes, path, damaged=None) -> LogText:
+    """What the bytes of a log hold; BenchError names the line of any damage but a torn last line."""
+    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    end = max(start, len(data.rstrip(BLANK)))
+    if end == start:
+        return LogText(None, [], 0, False, len(data.strip(b" \t\r\n")))
+    lines = data[start:end].split(b"\n")
+    header = parse_header(lines, path)
+    if header is None:
+        return LogText(None, [], 0, False, len(data))
+    rows, torn = parse_rows(lines[1:], header, path, damaged)
+    if torn:
+        kept = start + data[start:end].rindex(b"\n") + 1
+        return LogText(header, rows, kept, False, len(data) - kept)
+    ending = re.match(rb"\r?\n", data[end:])
+    kept = end + (ending.end() if ending else 0)
+    return LogText(header, rows, kept, not ending, len(data[kept:].strip(b" \t\r\n")))
+
+
+def read_bytes(path) -> bytes:
+    """The bytes of a log; BenchError when it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BenchError(f"{path}: the log cannot be read: {error.strerror}") from None
+
+
+def read_log(path) -> tuple:
+    """(header, rows in file order) of a log; a torn last line is left out. It may be one that is being written."""
+    text = parse_log(read_bytes(path), path)
+    if text.header is None:
+        raise BenchError(f"{path}: the log holds no run yet: run bench.py first")
+    return text.header, text.rows
+
+
+def not_run() -> dict:
+    """The response of a planned trial that the log does not hold."""
+    return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
+
+
+def provenance_of(header) -> dict:
+    """What a recording tells of its log beside the plan: task, environment, what was taken over or run again."""
+    return {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
+
+
+def to_recording(log_path, case_set: dict) -> dict:
+    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
+    header, rows = read_log(log_path)
+    if header["case_set_sha256"] != case_set["sha256"]:
+        raise BenchError(f"{log_path}: its case set ({shown(header['case_set_sha256'])[1:13]}) is not {case_set['name']} as it is "
+                         f"now ({case_set['sha256'][:12]}): give its own with --cases; bench.py --from carries "
+                         "the trials of unchanged inputs into a new log")
+    cases = harness.plan(case_set, header["splits"], header["trials"])
+    responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
+    for row in rows:
+        kept = {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
+        responses[row["case_id"]][row["trial"]] = kept
+    return {**{key: header[key] for key in harness.PLAN_KEYS}, "responses": responses, "provenance": provenance_of(header)}
+
+
+# Writing a log
+
+def lock(file_descriptor) -> None:
+    """Take the lock that dies with the process; BlockingIOError when another process has it."""
+    if fcntl:
+        fcntl.flock(file_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    os.lseek(file_descriptor, LOCK_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(file_descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError:
+        raise BlockingIOError from None
+
+
+def sync(file_descriptor) -> None:
+    """Force what was written onto the disk itself (macOS needs more than fsync for that)."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        try:
+            fcntl.fcntl(file_descriptor, fcntl.F_FULLFSYNC)
+            return
+        except OSError:     # a file system without it
+            pass
+    os.fsync(file_descriptor)
+
+
+def sync_folder(folder) -> None:
+    """Make a new file's name durable, where folders can be opened at all."""
+    if os.name == "posix":
+        file_descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file_descriptor)
+        except OSError:     # some file systems sync no folders
+            pass
+        finally:
+            os.close(file_descriptor)
+
+
+class LogFile:
+    """A log open for appending: locked against a second writer, each append one write and on disk when it returns."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.created = not self.path.exists()
+            self.fd = self._open_locked()
+            self.data = self._read()
+        except OSError as error:
+            raise BenchError(f"{path}: the log cannot be opened: {error.strerror}") from None
+        self.size = len(self.data)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self.created and self.size == 0 and self._at_path():
+            self.path.unlink()      # nothing was run: leave no empty file
+        os.close(self.fd)
+
+    def _open_locked(self):
+        while True:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                         | getattr(os, "O_NONBLOCK", 0), 0o666)
+            try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise BenchError(f"{self.path}: the log is not a regular file: give another --log")
+                lock(fd)
+                self.fd = fd
+                if self._at_path():
+                    return fd
+            except BlockingIOError:
+                os.close(fd)
+                raise BenchError(f"{self.path}: another bench.py is writing this log; wait for it, or give another --log") from None
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)    # replaced between opening and locking: take the file that is there now
+
+    def _at_path(self):
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self.fd))
+        except OSError:
+            return False
+
+    def _read(self):
+        parts, offset = [], 0
+        os.lseek(self.fd, 0, os.SEEK_SET)
+        while part := os.read(self.fd, 1 << 20):
+            parts.append(part)
+        return b"".join(parts)
+
+    def check(self) -> None:
+        """BenchError when the path no longer names the open file, or something else wrote to it."""
+        if not self._at_path():
+            raise BenchError(f"{self.path}: the log was removed or replaced under the run; put it back, then run the same command")
+        if os.fstat(self.fd).st_size != self.size:
+            raise BenchError(f"{self.path}: the log was changed under the run by something else; see that its last line is whole, "
+                             "then run the same command")
+
+    def keep(self, text: LogText) -> None:
+        """Cut the file to its good part and end the last line, so that the next row starts a line of its own."""
+        try:
+            if self.size != text.kept:
+                os.ftruncate(self.fd, text.kept)
+            self.size = text.kept
+        except OSError as error:
+            raise BenchError(f"{self.path}: the log cannot be mended: {error.strerror}") from None
+        if text.unended:
+            self._write(b"\n")
+
+    def append(self, values) -> None:
+        """Add a line for each JSON value, all in one write; they are on disk when this returns."""
+        self.check()
+        self._write("".join(json.dumps(value, allow_nan=False) + "\n" for value in values).encode("ascii"))
+
+    def _write(self, data):
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self.fd, left):]
+            sync(self.fd)
+        except OSError as error:
+            try:
+                os.ftruncate(self.fd, self.size)        # leave whole lines only
+            except OSError:
+                pass        # a torn last line is dropped by the next run
+            raise BenchError(f"{self.path}: the log cannot be written: {error.strerror}; mend that, then run the "
+                             "same command: all trials logged so far are kept") from None
+        self.size += len(data)
+
+
+# Taking over rows of other logs
+
+def answered(row) -> bool:
+    """Whether a trial has a reply of the system: an output, a refusal, or a reply that could not be used."""
+    if "output" in row or "reply" in row.get("metadata", {}):
+        return True
+    return not {"Rejection", "OutputError"}.isdisjoint(row["error"]["types"])
+
+
+def response_part(response) -> dict:
+    """The output of a response, or its error."""
+    return {key: response[key] for key in ("output", "error") if key in response}
+
+
+def is_refusal(row) -> bool:
+    """Whether the system refused the input, which costs no call of a model."""
+    return "error" in row and "Rejection" in row["error"]["types"]
+
+
+def planned_rows(path, text, header):
+    """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
+    found = differences(text.header["system"], header["system"])
+    if found:
+        keys = "; ".join(f"system.{key} is {shown(was)} there, {shown(now)} now" for key, was, now in found)
+        raise BenchError(f"{path}: its trials are of another system: {keys}")
+    inputs = header["case_inputs"]
+    same_set = text.header["case_set_sha256"] == header["case_set_sha256"]
+    known = text.header.get("case_inputs", inputs if same_set else {})
+    return [row for row in text.rows if row["trial"] < header["trials"] and row["case_id"] in inputs
+            and known.get(row["case_id"]) == inputs[row["case_id"]]]
+
+
+def taken_over(paths, header, redo_unanswered, warn) -> tuple:
+    """(rows that older logs have for a new plan, what the new header says of it).
+
+    Damaged lines are left out with a warning; a trial with two different results is a BenchError."""
+    rows, origin, sources, run_again, skipped = {}, {}, [], 0, set()
+    for path in paths:
+        data, damaged = read_bytes(path), []
+        text = parse_log(data, path, damaged)
+        if text.header is None:
+            raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
+        for number, problem in damaged:
+            warn(f"{path}: line {number} is left out: {problem}")
+        for row in planned_rows(path, text, header):
+            key = row["case_id"], row["trial"]
+            if redo_unanswered and not answered(row):
+                skipped.add(key)
+                continue
+            if key in rows and response_part(rows[key]) != response_part(row):
+                raise BenchError(f"trial {key[1]} of case {shown(key[0])} has one result in {origin[key]} and another in {path}: "
+                                 "a trial counts once, so these cannot be taken over together")
+            rows.setdefault(key, row)
+            origin.setdefault(key, path)
+        sources.append({"sha256": hashlib.sha256(data).hexdigest()})
+        run_again += text.header.get("run_again", 0)
+    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again + len(skipped - set(rows))}
+
+
+# Running trials
+
+class Crew:
+    """Worker threads: each job's (index, result or exception) comes back through results, a signal as None."""
+
+    def __init__(self, workers: int, signals=None):
+        self.jobs, self.results, self.busy, self.signals = queue.SimpleQueue(), queue.SimpleQueue(), 0, signals
+        self.workers = workers
+        for _ in range(workers):
+            threading.Thread(target=self._work, daemon=True).start()
+        if signals:
+            signals.wake = self.results
+
+    def _work(self):
+        while job := self.jobs.get():
+            index, function, arguments = job
+            try:
+                result = function(*arguments)
+            except BaseException as error:      # it is raised again, or judged, by the thread that takes the result
+                result = error
+            self.results.put((index, result))
+
+    def start(self, index, function, *arguments) -> None:
+        self.jobs.put((index, function, arguments))
+        self.busy += 1
+
+    def wait(self, timeout_s: float):
+        """(index, result) of a job that ends in time, or None. Raises Interrupted."""
+        try:
+            found = self.results.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if found is None:
+            raise Interrupted(self.signals.signum)
+        self.busy -= 1
+        return found
+
+    def result(self) -> tuple:
+        """(index, result) of the next job that ends. Raises Interrupted."""
+        while (found := self.wait(1)) is None:      # Windows sees a Ctrl-C only between two waits
+            pass
+        return found
+
+    def finished(self):
+        """The results that have come in meanwhile, without waiting."""
+        while not self.results.empty():
+            if found := self.results.get():
+                self.busy -= 1
+                yield found
+
+    def dismiss(self) -> None:
+        if self.signals:
+            self.signals.wake = None
+        for _ in range(self.workers):
+            self.jobs.put(None)
+
+
+class Run:
+    """One invocation on one open log: which trials are pending, and why it stops."""
+
+    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, progress):
+        self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
+        self.plan = schedule(cases, trials)
+        self.budget_s, self.wait_s, self.progress = budget_s, wait_s, progress
+        self.started = clock()
+        self.pending = deque()
+        self.already_logged = self.ran = self.unanswered = 0
+        self.stopped_by_budget = False
+        self.down = self.down_since = self.primed_for = None
+
+    def counts(self) -> dict:
+        return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
+                "not_run": len(self.plan) - self.already_logged - self.ran, "stopped_by_budget": self.stopped_by_budget}
+
+    def budget_spent(self) -> bool:
+        """Whether the time is up while trials are left, which is noted."""
+        spent = self.budget_s is not None and self.clock() - self.started >= self.budget_s
+        self.stopped_by_budget = self.stopped_by_budget or bool(spent and self.pending)
+        return spent
+
+    def before(self, index) -> list:
+        """The cases that come before a planned trial, the most recent last: a whole round."""
+        place = index % len(self.cases)
+        return self.cases[place:] + self.cases[:place]
+
+    def prepare(self, index) -> dict:
+        """Check the system and put its cache where an undisturbed run would have it; what the server says of the model."""
+        if harness.has(self.system, "check_model"):
+            self.system.check_model()
+        if harness.has(self.system, "prime"):
+            self.system.prime(self.before(index))
+        return self.system.server_facts() if harness.has(self.system, "server_facts") else {}
+
+    def trial(self, index, prime) -> tuple:
+        """(started_at, response) of one planned trial, in a worker thread."""
+        case, trial = self.plan[index]
+        if prime and harness.has(self.system, "prime"):
+            self.system.prime(self.before(index))
+        return utc_now(), harness.attempt(self.system, case, trial, self.clock)
+
+    def start_trials(self, crew) -> None:
+        """Hand the next trials to idle workers, unless the time is up."""
+        while self.pending and crew.busy < self.workers and not self.budget_spent():
+            self.log.check()
+            index = self.pending.popleft()
+            # With one worker every trial follows its predecessor's prompt, across gaps in the log too.
+            crew.start(index, self.trial, index, self.workers == 1 and index != self.primed_for)
+            self.primed_for = index + 1
+
+    def log_row(self, index, started_at, response) -> None:
+        """Append one finished trial; notes a SystemDown where too many in a row had no reply."""
+        case, trial = self.plan[index]
+        row = {"case_id": case["id"], "trial": trial, "started_at": started_at, "latency_s": response["latency_s"],
+               "metadata": {**response["metadata"], "workers": self.workers}, **response_part(response)}
+        self.log.append([row])
+        self.ran += 1
+        if not is_refusal(row):
+            self.unanswered = 0 if answered(row) else self.unanswered + 1
+        if self.unanswered >= UNANSWERED_IN_A_ROW:
+            reason = f"{row['error']['types'][0]}: {row['error']['message']}"
+            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with {reason}; see "
+                                   "what is wrong with it, then run the same command to go on")
+        if self.progress:
+            self.progress(self.counts(), self.clock() - self.started, row)
+
+    def finish(self, index, result) -> None:
+        """Log a trial that has ended, or note why it could not run."""
+        if isinstance(result, SystemDown):
+            self.pending = deque(sorted([index, *self.pending]))
+            self.down = self.down or result
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            self.log_row(index, *result)
+
+    def prepared(self, crew) -> dict | None:
+        """What prepare found, in a worker so that a signal ends it too; None, and self.down set, when the system is down."""
+        crew.start(None, self.prepare, self.pending[0])
+        _, result = crew.result()
+        if isinstance(result, SystemDown):
+            self.down = result
+            return None
+        if isinstance(result, BaseException):
+            raise result
+        self.down, self.down_since, self.unanswered = None, None, 0
+        self.primed_for = self.pending[0]
+        return result
+
+    def wait(self, crew) -> None:
+        """Pause before the system is asked again; raises what is wrong when it is not worth waiting any longer."""
+        self.down_since = self.clock() if self.down_since is None else self.down_since
+        if not self.down.may_return or self.clock() - self.down_since >= self.wait_s or self.budget_spent():
+            raise self.down
+        crew.wait(WAIT_PAUSE_S)
+
+    def first_prepared(self, crew) -> dict:
+        """What the server says of the model, once the system can run trials."""
+        while (facts := self.prepared(crew)) is None:
+            self.wait(crew)
+        return facts
+
+    def go(self, crew) -> None:
+        """Run pending trials until none is left, the time is up, or the system is down."""
+        while True:
+            if not self.down:
+                self.start_trials(crew)
+            if crew.busy:
+                self.finish(*crew.result())
+            elif not self.down:
+                return
+            else:
+                self.wait(crew)
+                self.prepared(crew)
+
+    def stop(self, crew) -> None:
+        """Keep the trials that have ended, and end the calls in flight."""
+        try:
+            for index, result in crew.finished():
+                if index is not None and not isinstance(result, BaseException):
+                    self.log_row(index, *result)
+        except BenchError:
+            pass        # the log is what stopped the run
+        if crew.busy and harness.has(self.system, "close"):
+            self.system.close()
+
+
+def patiently(action, wait_s, clock):
+    """What action returns, tried again for wait_s seconds while it raises a SystemDown that may mend itself."""
+    since = clock()
+    while True:
+        try:
+            return action()
+        except SystemDown as down:
+            if not down.may_return or clock() - since >= wait_s:
+                raise
+        time.sleep(WAIT_PAUSE_S)
+
+
+def continue_log(log, text, header, taken):
+    """Make an existing log ready for new rows: the same plan, the same sources, all rows of theirs."""
+    check_plan(log.path, text.header, header)
+    sources = text.header.get("from")
+    if taken and taken[1]["from"] != sources:
+        raise BenchError(f"{log.path}: it exists and was not begun from these --from logs as they are now; give another --log")
+    missing = sources and len(text.rows) < text.header.get("taken_over", 0)
+    if missing and not taken:
+        raise BenchError(f"{log.path}: taking over other logs was cut short; give the same --from again")
+    log.keep(text)
+    if missing:
+        have = {(row["case_id"], row["trial"]) for row in text.rows}
+        text.rows.extend(row for row in taken[0] if (row["case_id"], row["trial"]) not in have)
+        log.append(text.rows[len(have):])
+
+
+def begin_log(log, text, header, taken, facts):
+    """Write a new log's header and the rows that it takes over; the same text as if read back."""
+    rows, entries = taken or ([], {})
+    if facts:
+        header["environment"]["server"] = facts
+    log.keep(text)
+    log.append([{**header, **entries}, *rows])
+    sync_folder(log.path.parent)
+    text.rows.extend(rows)
+
+
+def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter, hardware=None,
+              task=None, workers: int = 1, wait_s: float = 0, sources=(), redo_unanswered: bool = False,
+              signals=None, progress=None, warn=lambda text: None) -> dict:
+    """Run the planned trials that the log does not hold, each appended to it as it ends.
+
+    Returns {planned, already_logged, ran, not_run, stopped_by_budget}; so does the attribute counts of what is raised
+    after the log was opened (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
+    cases = harness.plan(case_set, splits, trials)
+    header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock)
+    taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
+    with LogFile(log_path) as log:
+        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, progress)
+        text = parse_log(log.data, log.path)
+        if text.torn:
+            warn(f"{log_path}: a torn last line of {text.torn} bytes is dropped")
+        if text.header:
+            continue_log(log, text, header, taken)
+        run_pending(run, text, header, taken, signals)
+    return run.counts()
+
+
+def run_pending(run, text, header, taken, signals):
+    """Run what the log lacks; a new log gets its header once the system is known to work."""
+    rows = text.rows if text.header else taken[0] if taken else []
+    have = {(row["case_id"], row["trial"]) for row in rows}
+    run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
+    run.already_logged = len(run.plan) - len(run.pending)
+    crew = Crew(run.workers, signals)
+    try:
+        ready = bool(run.pending) and not run.budget_spent()
+        facts = run.first_prepared(crew) if ready else {}
+        if not text.header:
+            begin_log(run.log, text, header, taken, facts)
+        if ready:
+            run.go(crew)
+    except BaseException as error:
+        run.stop(crew)
+        error.counts = run.counts()
+        raise
+    finally:
+        crew.dismiss()
+
+
+# What the terminal shows
+
+@dataclass(frozen=True)
+class Terminal:
+    """How a stream is written to: its width in columns, whether in colour, and its glyph for each verdict."""
+    width: int
+    colour: bool
+    glyphs: dict
+
+    def paint(self, text: str, meaning: str) -> str:
+        """The text in the colour of a verdict, where there is colour."""
+        return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m" if self.colour and text else text
+
+    def cut(self, text: str, width: int) -> str:
+        """The text, printable, cut with an ellipsis and padded to a width in columns."""
+        text = printable(text)
+        mark = "…" if self.glyphs is VERDICT_GLYPHS else "~"
+        if columns(text) > width:
+            while columns(text) > width - 1:
+                text = text[:-1]
+            text += mark
+        return text + " " * (width - columns(text))
+
+
+def columns(text: str) -> int:
+    """How many terminal columns a printable text takes: wide characters two, combining ones none."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def wants_colour(stream, choice: str) -> bool:
+    """Whether to colour: by --color, then NO_COLOR, FORCE_COLOR, TERM=dumb, then whether the stream is a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return os.environ.get("TERM") != "dumb" and bool(stream) and stream.isatty()
+
+
+def terminal(stream, color: str = "auto") -> Terminal:
+    """How to write to a stream: 80 columns unless it is a terminal of another width, ASCII where it has no glyphs."""
+    try:
+        "".join(VERDICT_GLYPHS.values()).encode(getattr(stream, "encoding", None) or "ascii")
+        glyphs = VERDICT_GLYPHS
+    except (UnicodeEncodeError, LookupError):
+        glyphs = ASCII_GLYPHS
+    width = 80
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):
+        pass        # no terminal: a file, a pipe, a test
+    return Terminal(max(width, 40), wants_colour(stream, color), glyphs)
+
+
+def verdicts_by_case(record: dict) -> dict:
+    """{case_id: [verdict of each trial, "not run" where it never ran]} of a run record."""
+    found = {}
+    for row in record["results"]:
+        absent = row["verdict"] == "incomplete" and row["reason"].startswith("NotRun:")
+        found.setdefault(row["case_id"], []).append("not run" if absent else row["verdict"])
+    return found
+
+
+def case_note(verdicts, expects_rejection) -> str:
+    """What to say of a case: "flaky", "never", "no model call" or nothing."""
+    ran = [verdict for verdict in verdicts if verdict != "not run"]
+    passed = ran.count("pass")
+    if 0 < passed < len(ran):
+        return "flaky"
+    if ran and not passed:
+        return "never"
+    return "no model call" if expects_rejection else ""
+
+
+def painted_cells(term, verdicts, room) -> str:
+    """A glyph a trial, padded to the room; what does not fit is cut with an ellipsis."""
+    shown_ones = verdicts if len(verdicts) <= room else verdicts[:room - 1]
+    cells = "".join(term.paint(term.glyphs[verdict], verdict) for verdict in shown_ones)
+    cut = len(shown_ones) < len(verdicts)
+    return cells + (term.cut("……", 1) if cut else "") + " " * (room - len(shown_ones) - cut)
+
+
+def format_grid(record: dict, term: Terminal, column=None) -> list:
+    """The lines of the grid: a row a case, a cell a trial, passed of those that ran, a note.
+
+    column = (heading, {case_id: text}) stands right-aligned between the count and the note."""
+    by_case = verdicts_by_case(record)
+    refuses = {row["case_id"] for row in record["results"] if row.get("expects_rejection")}
+    notes = {case: case_note(verdicts, case in refuses) for case, verdicts in by_case.items()}
+    trials = record["manifest"]["trials"]
+    counts = {case: f"{verdicts.count('pass')}/{trials - verdicts.count('not run')}" for case, verdicts in by_case.items()}
+    heading, texts = column or ("", {})
+    count_width = max(len("passed"), *map(len, counts.values()))
+    column_width = max([len(heading), *map(len, texts.values())])
+    tail = 2 + count_width + (2 + column_width if column else 0) + max(2 + len(note) if note else 0 for note in notes.values())
+    label = "trial 0" if trials == 1 else f"trial 0-{trials - 1}"
+    name_width = min(max(columns(printable(case)) for case in [*by_case, "case"]), max(8, term.width - tail - 2 - max(len(label), min(trials, 20))))
+    room = max(len(label), min(trials, term.width - tail - 2 - name_width))
+    lines = [term.cut("case", name_width) + f"  {label:<{room}}  {'passed':>{count_width}}" + (f"  {heading:>{column_width}}" if column else "")]
+    for case, verdicts in by_case.items():
+        note = term.paint(notes[case], {"flaky": "incomplete", "never": "fail"}.get(notes[case], "not run"))
+        lines.append(term.cut(case, name_width) + "  " + painted_cells(term, verdicts, room) + f"  {counts[case]:>{count_width}}"
+                     + (f"  {texts.get(case, ''):>{column_width}}" if column else "") + (f"  {note}" if note else ""))
+    return [line.rstrip() for line in lines] + [format_legend(term, by_case)]
+
+
+def format_legend(term, by_case) -> str:
+    """What the glyphs that occur mean."""
+    occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
+    return "  ".join(f"{term.paint(term.glyphs[verdict], verdict)} {VERDICT_WORDS[verdict]}"
+                     for verdict in VERDICT_GLYPHS if verdict in occurring)
+
+
+def format_counts(name: str, counts: dict, why: str) -> str:
+    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"."""
+    line = (f"{printable(name)}: planned {counts['planned']}, already logged {counts['already_logged']}, "
+            f"ran {counts['ran']}, not run {counts['not_run']}")
+    return line + (f" ({why})" if why else "")
+
+
+def format_duration(seconds: float) -> str:
+    """A time left, in its two largest units: "2 h 5 min", "3 min 20 s", "12 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def format_latency(seconds: float) -> str:
+    """A latency in a unit that suits it: "0.44 s", "0.1 ms"."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.3g} ms"
+
+
+class Progress:
+    """On a terminal one line on stderr, rewritten; elsewhere a plain line a minute, so that a CI log shows a pulse."""
+
+    def __init__(self, name, stream=None, clock=time.monotonic):
+        self.name, self.stream, self.clock = printable(name), stream or sys.stderr, clock
+        self.live = bool(self.stream) and self.stream.isatty()
+        self.every_s = 0.1 if self.live else 60
+        self.last = clock() - (self.every_s if self.live else 0)
+        self.width = 0
+        self.called_s = []      # the latency of each model call
+
+    def __call__(self, counts, elapsed_s, row):
+        if not is_refusal(row):
+            self.called_s.append(row["latency_s"])
+        if self.clock() - self.last < self.every_s:
+            return
+        self.last = self.clock()
+        rate = counts["ran"] / max(elapsed_s, 1e-9)
+        done = counts["already_logged"] + counts["ran"]
+        self._put(f"{self.name}: {done} of {counts['planned']} trials, {rate:.3g} a second, "
+                  f"{format_duration(counts['not_run'] / rate)} left")
+
+    def _put(self, line):
+        try:
+            if self.live:
+                line = line[:os.get_terminal_size(self.stream.fileno()).columns - 1]
+                self.stream.write("\r" + line.ljust(self.width))
+                self.width = len(line)
+            else:
+                self.stream.write(line + "\n")
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.every_s = float("inf")     # whoever was reading has left; the run goes on
+
+    def erase(self):
+        if self.width:
+            self._put("")
+            self._put("")
+
+
+# The command line
+
+class Signals:
+    """Ctrl-C, SIGTERM and SIGHUP: the first one ends the run in good order, a second one at once."""
+
+    def __init__(self):
+        self.signum = self.wake = None
+        numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+        # What the caller ignores (nohup, a background job) stays ignored.
+        self.numbers = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+
+    def install(self):
+        for number in self.numbers:
+            signal.signal(number, self._handle)
+
+    def _handle(self, signum, frame):
+        for number in self.numbers:
+            signal.signal(number, signal.SIG_DFL)
+        self.signum = signum
+        if self.wake is None:
+            raise Interrupted(signum)
+        self.wake.put(None)
+
+
+def default_log(name: str) -> Path:
+    """The log of a system, named after its whole name, safe on every file system: runs/llama3.2-3b.jsonl."""
+    plain = re.sub(r"[^a-z0-9._-]", "-", name.casefold())[:80].strip(".-") or "system"
+    ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and len(name) <= 80 and plain == name.replace(":", "-")
+    device = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", plain)
+    return Path("runs") / f"{plain if ordinary and not device else f'{plain}-{harness.sha256(name)[:8]}'}.jsonl"
+
+
+def option_pair(text: str) -> tuple:
+    """NAME=VALUE as (name, value), both text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise harness.argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def parse_args(argv):
+    parser = harness.Parser(description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--system", default="model_triage:bayes", metavar="MODULE:NAME", help="what is measured (default: %(default)s)")
+    which.add_argument("--model", metavar="TAG", help="an Ollama model: short for --system model_triage:TAG")
+    parser.add_argument("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
+    parser.add_argument("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
+    parser.add_argument("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
+    parser.add_argument("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
+    parser.add_argument("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
+    parser.add_argument("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
+    parser.add_argument("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
+    parser.add_argument("--wait-s", type=harness.seconds, default=0, metavar="N", help="wait up to N seconds for a server that is away")
+    parser.add_argument("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE", help="a sampling option of Ollama; repeatable")
+    parser.add_argument("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
+    parser.add_argument("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+    parser.add_argument("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD", help="take over the trials that this log has for the plan; repeatable")
+    parser.add_argument("--redo-unanswered", action="store_true", help="with --from: run trials without any reply of the model again")
+    parser.add_argument("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    args = parser.parse_args(argv)
+    if args.redo_unanswered and not args.sources:
+        parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
+    if args.model:
+        args.system = "model_triage:" + (args.model if ":" in args.model.rpartition("/")[2] else f"{args.model}:latest")
+    if len(dict(args.option)) < len(args.option):
+        parser.error("argument --option: an option is given twice")
+    return args
+
+
+def warn(text: str) -> None:
+    print(f"warning: {printable(text)}", file=sys.stderr)
+
+
+def chosen_system(args, case_set):
+    """The system of the command line, with its options set."""
+    system = harness.load_system(args.system, case_set)
+    if args.option or args.think or args.timeout_s is not None:
+        if not harness.has(system, "configured"):
+            raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for Ollama models")
+        system = system.configured(dict(args.option), args.think, args.timeout_s)
+    temperature = getattr(system, "options", {}).get("temperature") if harness.has(system, "options") else None
+    if temperature == 0 and args.trials > 1:
+        warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; --option temperature=1")
+    return system
+
+
+def extending_command(argv, log) -> str:
+    """The command that takes the trials of a log over into a longer run."""
+    words, kept = list(sys.argv[1:] if argv is None else argv), []
+    while words:
+        word = words.pop(0)
+        if word == "--log":
+            words[:1] = []
+        elif not word.startswith("--log="):
+            kept.append(word)
+    return shlex.join(["python3", sys.argv[0], *kept, "--from", str(log), "--log", str(log.with_name(log.stem + "-new.jsonl"))])
+
+
+def why_stopped(stop, counts) -> str:
+    """Why trials are left, for the counts line."""
+    if isinstance(stop, Interrupted):
+        return f"interrupted; {counts['not_run']} left, the same command goes on" if counts["not_run"] else "interrupted"
+    if stop:
+        return "stopped by an error; the same command goes on when it is mended"
+    return "time budget spent; the same command goes on" if counts["stopped_by_budget"] else ""
+
+
+def show_result(args, system, counts, called_s, stop, task, case_set) -> None:
+    """The counts line, the grid of what is logged so far, and where to go from here."""
+    term = terminal(sys.stdout, args.color)
+    print(format_counts(system.name, counts, why_stopped(stop, counts)), flush=True)
+    if not counts["already_logged"] + counts["ran"]:
+        return
+    record = harness.replay(to_recording(args.log, case_set), task, case_set, regrade=True)
+    print("", *format_grid(record, term), "", sep="\n")
+    calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now, median {format_latency(statistics.median(called_s))}" if called_s else ""
+    log = printable(str(args.log))
+    print(f"log     {log}   {calls}".rstrip(), f"report  python3 report.py {printable(shlex.quote(str(args.log)))}", sep="\n")
+
+
+def bench(argv=None) -> int:
+    """Run, resume or convert; returns the exit status."""
+    args = parse_args(argv)
+    task = harness.load_task(args.task)
+    case_set = harness.load_cases(args.cases, task)
+    system = chosen_system(args, case_set)
+    args.log = args.log or default_log(system.name)
+    if args.convert:
+        harness.write(args.convert, to_recording(args.log, case_set))
+        print(f"{args.convert}: the recording of {args.log}")
+        return 0
+    signals, progress, stop = Signals(), Progress(system.name), None
+    signals.install()
+    try:
+        counts = run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware, task=task,
+                           workers=args.workers, wait_s=args.wait_s, sources=args.sources,
+                           redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn)
+    except PlanDiffers as error:
+        if error.keys == ["trials"]:
+            raise BenchError(f"{error}; to extend it: {extending_command(argv, args.log)}") from None
+        raise
+    except (BenchError, SystemDown, Interrupted) as error:
+        if not hasattr(error, "counts"):
+            raise
+        stop, counts = error, error.counts
+    progress.erase()
+    try:
+        show_result(args, system, counts, progress.called_s, stop, task, case_set)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        harness.silence()       # whoever was reading has left; all trials are logged
+    if stop:
+        raise stop
+    return 0
+
+
+def main(argv=None) -> int:
+    """The command line; returns the exit status."""
+    try:
+        return harness.run_command(bench, argv)
+    except Interrupted as stop:
+        return 128 + stop.signum
+
+
+if __name__ == "__main__":
+    sys.exit(main())
