@@ -21,6 +21,7 @@ import codecs
 import errno
 import hashlib
 import json
+import math
 import platform
 import queue
 import re
@@ -426,6 +427,11 @@ def answered(row) -> bool:
     return not {"Rejection", "OutputError"}.isdisjoint(row["error"]["types"])
 
 
+def is_silent(row) -> bool:
+    """Whether a trial reached for a reply and got none; what the input alone explains does not count."""
+    return not answered(row) and "ContextOverflow" not in row["error"]["types"]
+
+
 def response_part(response) -> dict:
     """The output of a response, or its error."""
     return {key: response[key] for key in ("output", "error") if key in response}
@@ -527,10 +533,20 @@ class Crew:
                 yield found
 
     def dismiss(self) -> None:
-        if self.signals:
-            self.signals.wake = None
         for _ in range(self.workers):
             self.jobs.put(None)
+
+
+def call_hook(system, name, *arguments):
+    """What an optional method of a system returns, None where it has none; RunError for what it should not raise."""
+    if not harness.has(system, name):
+        return None
+    try:
+        return getattr(system, name)(*arguments)
+    except (SystemDown, RunError):
+        raise
+    except Exception as error:      # the system's own code runs here
+        raise RunError(f"{name} of {system.name} raised {type(error).__name__}: {error}") from error
 
 
 class Run:
@@ -563,17 +579,15 @@ class Run:
 
     def prepare(self, index) -> dict:
         """Check the system and put its cache where an undisturbed run would have it; what the server says of the model."""
-        if harness.has(self.system, "check_model"):
-            self.system.check_model()
-        if harness.has(self.system, "prime"):
-            self.system.prime(self.before(index))
-        return self.system.server_facts() if harness.has(self.system, "server_facts") else {}
+        call_hook(self.system, "check_model")
+        call_hook(self.system, "prime", self.before(index))
+        return call_hook(self.system, "server_facts") or {}
 
     def trial(self, index, prime) -> tuple:
         """(started_at, response) of one planned trial, in a worker thread."""
         case, trial = self.plan[index]
-        if prime and harness.has(self.system, "prime"):
-            self.system.prime(self.before(index))
+        if prime:
+            call_hook(self.system, "prime", self.before(index))
         return utc_now(), harness.attempt(self.system, case, trial, self.clock)
 
     def start_trials(self, crew) -> None:
@@ -593,11 +607,11 @@ class Run:
         self.log.append([row])
         self.ran += 1
         if not is_refusal(row):
-            self.unanswered = 0 if answered(row) else self.unanswered + 1
+            self.unanswered = self.unanswered + 1 if is_silent(row) else 0
         if self.unanswered >= UNANSWERED_IN_A_ROW:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
-            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with {reason}; see "
-                                   "what is wrong with it, then run the same command to go on")
+            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with {reason}: "
+                                   "see what is wrong with it")
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started, row)
 
@@ -658,8 +672,8 @@ class Run:
                     self.log_row(index, *result)
         except BenchError:
             pass        # the log is what stopped the run
-        if crew.busy and harness.has(self.system, "close"):
-            self.system.close()
+        if crew.busy:
+            call_hook(self.system, "close")
 
 
 def patiently(action, wait_s, clock):
@@ -858,11 +872,13 @@ def format_legend(term, by_case) -> str:
                      for verdict in VERDICT_GLYPHS if verdict in occurring)
 
 
-def format_counts(name: str, counts: dict, why: str) -> str:
-    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"."""
+def format_counts(name: str, counts: dict, why: str, width=math.inf) -> str:
+    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"; why it stopped is broken off where the
+    width is too small."""
     line = (f"{printable(name)}: planned {counts['planned']}, already logged {counts['already_logged']}, "
             f"ran {counts['ran']}, not run {counts['not_run']}")
-    return line + (f" ({why})" if why else "")
+    gap = " " if len(line) + len(why) + 3 <= width else "\n  "
+    return line + (f"{gap}({why})" if why else "")
 
 
 def format_duration(seconds: float) -> str:
@@ -1021,16 +1037,17 @@ def extending_command(argv, log) -> str:
 def why_stopped(stop, counts) -> str:
     """Why trials are left, for the counts line."""
     if isinstance(stop, Interrupted):
-        return f"interrupted; {counts['not_run']} left, the same command goes on" if counts["not_run"] else "interrupted"
+        return "interrupted; the same command resumes" if counts["not_run"] else "interrupted"
     if stop:
-        return "stopped by an error; the same command goes on when it is mended"
-    return "time budget spent; the same command goes on" if counts["stopped_by_budget"] else ""
+        return "stopped by an error; the same command resumes"
+    return "time budget spent; the same command resumes" if counts["stopped_by_budget"] else ""
 
 
 def show_result(args, system, counts, called_s, stop, task, case_set) -> None:
     """The counts line, the grid of what is logged so far, and where to go from here."""
     term = terminal(sys.stdout, args.color)
-    print(format_counts(system.name, counts, why_stopped(stop, counts)), flush=True)
+    width = term.width if sys.stdout and sys.stdout.isatty() else math.inf
+    print(format_counts(system.name, counts, why_stopped(stop, counts), width), flush=True)
     if not counts["already_logged"] + counts["ran"]:
         return
     record = harness.replay(to_recording(args.log, case_set), task, case_set, regrade=True)
@@ -1061,8 +1078,10 @@ def bench(argv=None) -> int:
         if error.keys == ["trials"]:
             raise BenchError(f"{error}; to extend it: {extending_command(argv, args.log)}") from None
         raise
-    except (BenchError, SystemDown, Interrupted) as error:
+    except (RunError, SystemDown, Interrupted) as error:
         if not hasattr(error, "counts"):
+            if isinstance(error, Interrupted):
+                print(f"{printable(system.name)}: interrupted before any trial ran; the same command resumes")
             raise
         stop, counts = error, error.counts
     progress.erase()
@@ -1072,6 +1091,10 @@ def bench(argv=None) -> int:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
         harness.silence()       # whoever was reading has left; all trials are logged
+    if signals.signum and not stop:
+        stop = Interrupted(signals.signum)      # it came when the last trial had ended
+    if isinstance(stop, SystemDown):
+        raise SystemDown(f"{stop}; then the same command resumes")
     if stop:
         raise stop
     return 0

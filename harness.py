@@ -323,12 +323,13 @@ def load_system(spec: str, case_set: dict):
 
 def system_identity(system) -> dict:
     """What is measured: name, version, mode, model, prompt, tools, and options and schema where there are any."""
-    identity = {key: getattr(system, key) for key in IDENTITY}
-    identity.update({key: getattr(system, key) for key in EXTRA_IDENTITY if has(system, key)})
+    keys = [*IDENTITY, *(key for key in EXTRA_IDENTITY if has(system, key))]
     try:
-        return exact(identity, "identity")
-    except OutputError as error:
-        raise RunError(f"system {identity['name']}: {error}") from None
+        return exact({key: getattr(system, key) for key in keys}, "identity")
+    except (SystemDown, RunError):
+        raise
+    except Exception as error:      # a property is the system's own code
+        raise RunError(f"the system's identity cannot be read: {type(error).__name__}: {error}") from error
 
 
 def too_deep(value) -> bool:

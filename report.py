@@ -1,0 +1,1130 @@
+"""What the trials of a benchmark say: counts, estimates with their intervals, comparison, gates.
+
+    python3 report.py runs/bayes.jsonl                          a log of bench.py, or a run record of harness.py
+    python3 report.py runs/bayes.jsonl --failures               what the failing trials answered
+    python3 report.py NEW.jsonl OLD.jsonl                       two systems on the same cases, paired by trial
+    python3 report.py NEW.jsonl --out report.json               the same figures in a file as well
+    python3 report.py NEW.jsonl --require majority --min pass@1=0.8 --no-worse-than OLD.jsonl
+
+The last form is a gate for CI: exit status 1 when it is not met. pass@k is the chance that at least one of
+k trials passes, pass^k that all k do; both are averaged over cases. Every interval is a 95 % interval. A
+trial that was not run is no failure: while there is one, no curve and no interval of the whole is given.
+"""
+
+import argparse
+import json
+import math
+import operator
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
+
+import bench
+import harness
+from harness import RunError, is_number, printable
+
+REPORT_VERSION = "1"
+VERDICTS = ("pass", "fail", "incomplete")
+KINDS = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
+NAMED = {"name": str, "sha256": str}
+MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": dict, "splits": list, "trials": int,
+            "recording_sha256": str}
+ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str, "metadata": dict}
+# What a trial's metadata may count or time; whoever edits a run record by hand must keep them numbers.
+AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
+MOST = 1e15
+# What must be the same for all trials of a run, else it is pointed out.
+RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
+Z = 1.959964        # the normal distribution's 97.5 % quantile
+T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
+LEVEL = 0.05
+# With fewer units that differ, no arrangement of signs has a p under LEVEL: 2 / 2 ** 5 is 0.0625.
+LEAST_UNITS = 6
+FOLDS = {
+    "all": ("every trial passes", lambda passed, trials: passed == trials),
+    "majority": ("more than half of the trials pass", lambda passed, trials: 2 * passed > trials),
+    "any": ("at least one trial passes", lambda passed, trials: passed > 0),
+}
+FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
+
+
+# Words
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: "1 case", "9 cases"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def p_text(p: float) -> str:
+    """A p-value in words: "p = 0.25", "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3g}"
+
+
+def seconds(value: float) -> str:
+    """A time in a unit that suits it: "under 1 ms", "12 ms", "0.44 s", "2 h 5 min"."""
+    if value >= 120:
+        return bench.format_duration(value)
+    return "under 1 ms" if value < 0.001 else bench.format_latency(value)
+
+
+def plain(value) -> str:
+    """A JSON value for a reader: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def dig(value, *keys):
+    """What stands under these keys of nested objects, None where a level is missing or no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+# Estimates
+
+def powers(n, c):
+    """[C(c,k) / C(n,k) for k = 1 … n]: the chance that k of n trials, c of them passed, all passed."""
+    walk = list(accumulate(map(operator.truediv, range(c, 0, -1), range(n, n - c, -1)), operator.mul))
+    return walk + [0.0] * (n - c)
+
+
+def pass_power_k(n: int, c: int, k: int) -> float:
+    """pass^k of a case with c of n trials passed: C(c,k) / C(n,k) (Yao et al. 2024)."""
+    if not (1 <= k <= n and 0 <= c <= n):
+        raise ValueError(f"n {n}, c {c}, k {k}: k goes from 1 to n, c from 0 to n")
+    return powers(n, c)[k - 1]
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """pass@k of a case with c of n trials passed: 1 − C(n−c,k) / C(n,k) (Chen et al. 2021, eq. 1)."""
+    return 1 - pass_power_k(n, n - c, k)
+
+
+def mean(values) -> float:
+    return math.fsum(values) / len(values)
+
+
+def mean_variance(values) -> float:
+    """The variance of the mean of the values, from their sample variance; 0.0 for fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    middle = mean(values)
+    offsets = [value - middle for value in values]
+    return math.fsum(map(operator.mul, offsets, offsets)) / (len(values) - 1) / len(values)
+
+
+def nearest_rank(values, share: float):
+    """The smallest of the values that at least that share of them does not exceed; None when there are none."""
+    ordered = sorted(values)
+    rank = math.ceil(round(share * len(ordered), 9))    # 0.07 * 100 is 7.000000000000001
+    return ordered[max(rank, 1) - 1] if ordered else None
+
+
+def by_k(n, counts):
+    """For k = 1 … n the tuple of every case's chance that k trials all are among its counted ones."""
+    walks = {count: powers(n, count) for count in counts}
+    return zip(*(walks[count] for count in counts))
+
+
+def curve_values(n: int, counts: list) -> list:
+    """[(pass@k, pass^k) for k = 1 … n], averaged over cases of n trials whose pass counts are given."""
+    none_passes = [mean(values) for values in by_k(n, [n - count for count in counts])]
+    return [(1 - none, mean(values)) for none, values in zip(none_passes, by_k(n, counts))]
+
+
+# Intervals
+
+def t_quantile(freedom: int) -> float:
+    """Student's 97.5 % quantile, by its expansion around the normal one from 5 degrees of freedom on."""
+    if freedom <= len(T_QUANTILES):
+        return T_QUANTILES[freedom - 1]
+    return (Z + (Z ** 3 + Z) / (4 * freedom) + (5 * Z ** 5 + 16 * Z ** 3 + 3 * Z) / (96 * freedom ** 2)
+            + (3 * Z ** 7 + 19 * Z ** 5 + 17 * Z ** 3 - 15 * Z) / (384 * freedom ** 3))
+
+
+def wilson(share: float, trials: float) -> tuple:
+    """Wilson's 95 % interval (1927) of a share seen in that many trials: (0.7, 10) → 0.397, 0.892."""
+    scale = 1 + Z * Z / trials
+    middle = (share + Z * Z / (2 * trials)) / scale
+    half = Z * math.sqrt(share * (1 - share) / trials + Z * Z / (4 * trials * trials)) / scale
+    return (0.0 if share == 0 else max(0.0, middle - half), 1.0 if share == 1 else min(1.0, middle + half))
+
+
+def effective_trials(means: list, trials: int):
+    """How many independent trials a mean of group means is worth (Korn & Graubard 1998); None for one group."""
+    groups, middle = len(means), mean(means)
+    if groups < 2:
+        return None
+    if middle in (0, 1):
+        return float(groups)
+    variance = mean_variance(means)
+    if variance == 0:
+        return float(trials)
+    correction = (t_quantile(trials - 1) / t_quantile(groups - 1)) ** 2
+    return min(float(trials), middle * (1 - middle) / variance * correction)
+
+
+def clusters(matrix: list) -> tuple:
+    """The effective trials of a pass matrix (a row a case, a column a trial): by case, by trial, by both.
+
+    The seed of a trial is the same for every case, so both are clusters (Cameron, Gelbach & Miller 2011)."""
+    cases, trials = len(matrix), len(matrix[0])
+    total = cases * trials
+    by_case = effective_trials([sum(row) / trials for row in matrix], total)
+    by_trial = effective_trials([sum(column) / cases for column in zip(*matrix)], total)
+    if by_case is None or by_trial is None:
+        return by_case, by_trial, by_case
+    return by_case, by_trial, 1 / max(1 / by_case, 1 / by_trial, 1 / by_case + 1 / by_trial - 1 / total)
+
+
+def limits(share, trials):
+    """Wilson's interval as the report gives it, [low, high]; None where there are no effective trials."""
+    return None if not trials else [round(limit, 4) for limit in wilson(share, trials)]
+
+
+def pass_rate(matrix: list) -> dict:
+    """The pass rate of a pass matrix, its intervals for new trials and for new cases, what would narrow these."""
+    by_case, by_trial, by_both = clusters(matrix)
+    share = mean([cell for row in matrix for cell in row])
+    worth = {name: trials for name, trials in (("cases", by_case), ("trials", by_trial)) if trials}
+    scarcest = [name for name, trials in worth.items() if trials == min(worth.values())]
+    effective = {"same_cases": by_trial and round(by_trial, 2), "new_cases": by_both and round(by_both, 2)}
+    return {"value": round(share, 4), "same_cases": limits(share, by_trial), "new_cases": limits(share, by_both),
+            "effective_trials": effective, "narrowed_by": scarcest[0] if len(scarcest) == 1 else "either"}
+
+
+def curve(n: int, counts: list) -> dict:
+    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n."""
+    return {str(k): {"pass_at_k": round(at, 4), "pass_power_k": round(power, 4)}
+            for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
+
+
+def curve_band(matrix: list):
+    """{"k": {pass_at_k: [low, high], pass_power_k: [low, high]}}, for new cases; None for one case."""
+    by_case, _, by_both = clusters(matrix)
+    if by_case is None:
+        return None
+    n, counts = len(matrix[0]), [sum(row) for row in matrix]
+
+    def interval(values):
+        return limits(mean(values), effective_trials(values, n * len(matrix)) * by_both / by_case)
+
+    none_pass = map(interval, by_k(n, [n - count for count in counts]))
+    all_pass = map(interval, by_k(n, counts))
+    return {str(k): {"pass_at_k": [round(1 - high, 4), round(1 - low, 4)], "pass_power_k": power}
+            for k, ((low, high), power) in enumerate(zip(none_pass, all_pass), start=1)}
+
+
+# Two systems on the same cases
+
+def sign_flip_p(differences: list) -> float:
+    """The exact two-sided p of whole-number differences: the share of all 2^g signs whose sum is as far from 0.
+
+    The ways to reach each sum of the flipped ones stand side by side in one integer, so that a step of the walk
+    is a shift and an addition. On differences of 1 and −1 it is McNemar's test: [1, 1, 1, 1] → 0.125."""
+    sizes = [abs(difference) for difference in differences if difference]
+    observed = abs(sum(differences))
+    if observed == 0:
+        return 1.0
+    most_flipped = (sum(sizes) - observed) // 2
+    slot = len(sizes) + 1
+    ways, kept = 1, (1 << slot * (most_flipped + 1)) - 1
+    for size in sizes:
+        ways = (ways + (ways << slot * size)) & kept
+    at_least_as_far = ways % ((1 << slot) - 1)      # the sum of the slots, as casting out nines sums digits
+    return 2 * at_least_as_far / 2 ** len(sizes)
+
+
+def around(middle, variance, freedom):
+    """[low, high] around a difference, within [−1, 1]; None where nothing varies."""
+    if freedom < 1 or not variance:
+        return None
+    half = t_quantile(freedom) * math.sqrt(variance)
+    return [round(max(-1.0, middle - half), 4), round(min(1.0, middle + half), 4)]
+
+
+def significant(p):
+    """A p-value to four digits."""
+    return float(f"{p:.4g}")
+
+
+def folded(a: list, b: list, names: list, policy: str) -> dict:
+    """The cases that only one of two pass matrices passes by the policy, and McNemar's p."""
+    passes = FOLDS[policy][1]
+    pairs = [(name, passes(sum(x), len(x)), passes(sum(y), len(y))) for name, x, y in zip(names, a, b)]
+    only_a = [name for name, in_a, in_b in pairs if in_a and not in_b]
+    only_b = [name for name, in_a, in_b in pairs if in_b and not in_a]
+    p = sign_flip_p([1] * len(only_a) + [-1] * len(only_b))
+    return {"policy": policy, "only_a": only_a, "only_b": only_b, "p": significant(p)}
+
+
+def compared(a: list, b: list, names: list, policy: str) -> dict:
+    """The difference a − b of two pass matrices of the same cases and trials, its intervals and exact tests."""
+    cells = [[int(x) - int(y) for x, y in zip(*rows)] for rows in zip(a, b)]
+    cases, trials, flat = len(cells), len(cells[0]), [cell for row in cells for cell in row]
+    by_case, by_trial = [sum(row) for row in cells], [sum(column) for column in zip(*cells)]
+    difference = sum(flat) / len(flat)
+    case_variance, trial_variance = mean_variance(by_case) / trials ** 2, mean_variance(by_trial) / cases ** 2
+    variance = max(case_variance, trial_variance, case_variance + trial_variance - mean_variance(flat))
+    p_trials, p_cases = sign_flip_p(by_trial), sign_flip_p(by_case)
+    counts = [(name, sum(x), sum(y)) for name, x, y in zip(names, a, b)]
+    return {"difference": round(difference, 4),
+            "same_cases": {"interval": around(difference, trial_variance, trials - 1), "p": significant(p_trials),
+                           "trials_that_differ": sum(map(bool, by_trial))},
+            "new_cases": {"interval": around(difference, variance, min(cases, trials) - 1),
+                          "p": significant(max(p_trials, p_cases)), "cases_that_differ": sum(map(bool, by_case))},
+            "folded": folded(a, b, names, policy),
+            "cases": cases, "trials_per_case": trials, "passed": [sum(map(sum, a)), sum(map(sum, b))],
+            "flips": [flat.count(1), flat.count(-1)],
+            "more_in_a": {name: [x, y] for name, x, y in counts if x > y},
+            "more_in_b": {name: [x, y] for name, x, y in counts if x < y}}
+
+
+# Run records
+
+def cause(row: dict) -> str:
+    """Why a trial is incomplete: the name of its error."""
+    return row["reason"].partition(":")[0]
+
+
+def has_run(row: dict) -> bool:
+    return row["verdict"] != "incomplete" or cause(row) != "NotRun"
+
+
+def passed(rows) -> int:
+    return sum(row["verdict"] == "pass" for row in rows)
+
+
+def why_not_passed(row: dict) -> str:
+    """A trial's check and reason, or its error: "triage-outcome: category is …"."""
+    return f"{row['check']}: {row['reason']}" if row["check"] else row["reason"]
+
+
+def rows_by_case(record: dict) -> dict:
+    """{case_id: [row of each trial]} in plan order."""
+    cases = {}
+    for row in record["results"]:
+        cases.setdefault(row["case_id"], []).append(row)
+    return cases
+
+
+def pass_matrix(cases) -> list:
+    """A row a case, a column a trial: whether it passed."""
+    return [[row["verdict"] == "pass" for row in rows] for rows in cases]
+
+
+def mistyped(value, kinds):
+    """Which key of an object is missing or not of its kind, or None."""
+    if not isinstance(value, dict):
+        return "it is not an object"
+    for key, kind in kinds.items():
+        if key not in value:
+            return f"{key} is missing"
+        if type(value[key]) is not kind:    # a JSON true is no whole number
+            return f"{key} is {json.dumps(value[key])[:60]}, not {KINDS[kind]}"
+    return None
+
+
+def manifest_problem(manifest):
+    """What keeps a run record with this manifest from being reported, or None."""
+    if problem := mistyped(manifest, MANIFEST):
+        return f"manifest: {problem}"
+    if manifest["harness_version"] != harness.HARNESS_VERSION:
+        return (f"harness_version is {manifest['harness_version']}, this report reads {harness.HARNESS_VERSION}: "
+                "grade its recording again with harness.py run")
+    if manifest["splits"] != ["development"]:
+        return f"splits is {json.dumps(manifest['splits'])}: only runs of the development split are reported"
+    if manifest["trials"] < 1:
+        return f"trials is {manifest['trials']}, not a whole number from 1 up"
+    for key, kinds in (("task", NAMED), ("case_set", NAMED), ("system", {"name": str})):
+        if problem := mistyped(manifest[key], kinds):
+            return f"manifest: {key}: {problem}"
+    return None
+
+
+def row_problem(row):
+    """What is wrong with the shape of one result, or None."""
+    if problem := mistyped(row, ROW):
+        return problem
+    verdict, metadata = row["verdict"], row["metadata"]
+    if verdict not in VERDICTS:
+        return f"verdict is {json.dumps(verdict)}, not one of {', '.join(VERDICTS)}"
+    for key, needed in (("check", verdict == "fail"), ("reason", verdict != "pass")):
+        if key not in row or not isinstance(row[key], str if needed else type(None)):
+            return f"{key} is {json.dumps(row.get(key))[:60]} with the verdict {verdict}"
+    if "output" not in row or harness.too_deep(row["output"]):
+        return "output is missing or nested too deeply"
+    if row.get("expects_rejection", True) is not True or row["split"] != "development":
+        return "expects_rejection is not true, or the split is not development"
+    for key in AMOUNTS:
+        amount = metadata.get(key)
+        if amount is not None and not (is_number(amount) and 0 <= amount <= MOST):
+            return f"metadata.{key} is {json.dumps(amount)[:60]}, not a number from 0 to {MOST:g}"
+    return None if "recorded_latency_s" in metadata else "metadata.recorded_latency_s is missing"
+
+
+def rows_problem(rows, trials):
+    """What is wrong with the results of a run of that many trials a case, or None."""
+    seen, first = set(), None
+    for number, row in enumerate(rows):
+        if problem := row_problem(row):
+            return f"results[{number}]: {problem}"
+        trial = number % trials
+        if trial == 0 and row["case_id"] in seen:
+            return f"results[{number}]: case {row['case_id']} comes a second time"
+        first = row if trial == 0 else first
+        seen.add(row["case_id"])
+        if (row["case_id"], row["trial"]) != (first["case_id"], trial):
+            return (f"results[{number}] is trial {row['trial']} of {row['case_id']} where trial {trial} of "
+                    f"{first['case_id']} belongs: a row is missing, doubled or out of place")
+        if any(row.get(key) != first.get(key) for key in ("class", "expects_rejection")):
+            return f"results[{number}]: class or expects_rejection is not that of the case's trial 0"
+    missing = -len(rows) % trials
+    if missing:
+        return f"results end {plural(missing, 'trial')} short of the {trials} of {rows[-1]['case_id']}"
+    return None if rows else "it holds no results"
+
+
+def record_problem(record):
+    """What keeps a value from being reported as a run record, or None."""
+    if isinstance(record, dict) and "responses" in record:
+        return "it is a recording: grade it with harness.py run, or give the log itself"
+    if problem := mistyped(record, {"manifest": dict, "results": list}):
+        return f"neither a run record nor a log: {problem}"
+    return manifest_problem(record["manifest"]) or rows_problem(record["results"], record["manifest"]["trials"])
+
+
+def check_records(records, names):
+    """RunError, naming the file, for a malformed run record or one that does not belong with the first."""
+    for record, name in zip(records, names):
+        if problem := record_problem(record):
+            raise RunError(f"{name}: {problem}")
+    first = records[0]["manifest"]
+    for record, name in zip(records[1:], names[1:]):
+        manifest = record["manifest"]
+        for key, what in (("task", "task"), ("case_set", "case set")):
+            if manifest[key] != first[key]:
+                told = [f"{part[key]['name']} {part[key]['sha256'][:12]}" for part in (manifest, first)]
+                raise RunError(f"{name} is of the {what} {told[0]}, {names[0]} of {told[1]}: report them apart")
+        if list(rows_by_case(record)) != list(rows_by_case(records[0])):
+            raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
+
+
+# The report of one system
+
+def tally(names) -> dict:
+    """{name: how often}, the most frequent first."""
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def case_report(rows: list) -> dict:
+    """The figures of one case."""
+    ran = [row for row in rows if has_run(row)]
+    verdicts = Counter(row["verdict"] for row in rows)
+    outputs = {harness.canonical(row["output"]) for row in rows if row["output"] is not None}
+    report = {"class": rows[0]["class"], **{verdict: verdicts[verdict] for verdict in VERDICTS},
+              "not_run": len(rows) - len(ran),
+              "interval": limits(verdicts["pass"] / len(ran), len(ran)) if ran else None,
+              "distinct_outputs": len(outputs)}
+    return {**report, "expects_rejection": True} if "expects_rejection" in rows[0] else report
+
+
+def model_calls(cases) -> dict:
+    """The pass rate without the cases that must be refused, which never reach a model."""
+    called = [rows for rows in cases.values() if "expects_rejection" not in rows[0]]
+    ran = [row for rows in called for row in rows if has_run(row)]
+    report = {"trials": len(ran), "pass": passed(ran), "rate": None}
+    if not ran or not all(has_run(row) for rows in cases.values() for row in rows):
+        return report
+    rate = pass_rate(pass_matrix(called))
+    return {**report, "rate": rate.pop("value"), **rate}
+
+
+def complete_rounds(cases) -> dict:
+    """The curve of the trials that ran for every case: a fair smaller run, since the order is trial-major."""
+    rounds = [column for column in zip(*cases.values()) if all(map(has_run, column))]
+    values = curve(len(rounds), list(map(passed, zip(*rounds)))) if rounds else None
+    return {"rounds": len(rounds), "curve": values}
+
+
+def summary(values, digits=None):
+    """{trials, total, median, p90} of what was counted or timed; None where nothing was."""
+    if not values:
+        return None
+    figures = {"total": math.fsum(values), "median": nearest_rank(values, 0.5), "p90": nearest_rank(values, 0.9)}
+    return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
+
+
+def amounts(rows, *keys) -> list:
+    """The metadata values under these keys, a list a row, of the rows that have them all."""
+    found = [[row["metadata"].get(key) for key in keys] for row in rows]
+    return [values for values in found if None not in values]
+
+
+def amount(rows, key) -> list:
+    """The metadata values under one key, of the rows that have it."""
+    return [value for value, in amounts(rows, key)]
+
+
+def answered(rows) -> list:
+    return [row for row in rows if row["output"] is not None]
+
+
+def latency_s(rows: list) -> dict:
+    """{trials, median, p90} in seconds, over the trials that returned an output."""
+    found = summary(amount(answered(rows), "recorded_latency_s"), 3) or {"trials": 0}
+    return {key: found.get(key) for key in ("trials", "median", "p90")}
+
+
+def time_spent(rows: list):
+    """The time of all trials, the share of those that did not pass, and the time for each that did."""
+    spent = summary(amount(rows, "recorded_latency_s"), 3)
+    if not spent:
+        return None
+    total = math.fsum(amount(rows, "recorded_latency_s"))
+    in_vain = math.fsum(amount([row for row in rows if row["verdict"] != "pass"], "recorded_latency_s"))
+    return {**spent, "share_not_passed": round(in_vain / total, 4) if total else None,
+            "per_passed": round(total / passed(rows), 3) if passed(rows) else None}
+
+
+def money(tokens_in, tokens_out, prices, bought):
+    """What the tokens cost at prices (in, out) a million, and each of the passed trials they bought."""
+    if not prices:
+        return None
+    total = None
+    if tokens_in and tokens_out:
+        total = (tokens_in["total"] * prices[0] + tokens_out["total"] * prices[1]) / 1e6
+    return {"price_in": prices[0], "price_out": prices[1], "total": total and round(total, 6),
+            "per_passed": round(total / bought, 6) if total is not None and bought else None}
+
+
+def costs(rows: list, prices=None) -> dict:
+    """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
+    tokens_in, tokens_out = summary(amount(rows, "prompt_eval_count")), summary(amount(rows, "eval_count"))
+    generated = amounts(rows, "eval_count", "eval_duration_s")
+    generation_s = math.fsum(spent for _, spent in generated)
+    timed = amounts(answered(rows), "recorded_latency_s", "load_duration_s")
+    return {"tokens_in": tokens_in, "tokens_out": tokens_out,
+            "tokens_per_s": round(sum(made for made, _ in generated) / generation_s, 1) if generation_s else None,
+            "time_s": time_spent(rows),
+            "model_s": summary([max(0.0, latency - load) for latency, load in timed], 3),
+            "load_s": summary(amount(rows, "load_duration_s"), 3),
+            "money": money(tokens_in, tokens_out, prices, passed(rows))}
+
+
+def runtimes(rows: list) -> dict:
+    """{"server_version": {"0.33.0": trials}, …}: what the trials ran on, each with its count."""
+    found = {key: Counter(map(plain, amount(rows, key))) for key in RUNTIMES}
+    return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
+
+
+def system_report(record: dict, prices=None) -> dict:
+    """The figures of one run record; estimates are None while a planned trial has not run."""
+    manifest, rows, cases = record["manifest"], record["results"], rows_by_case(record)
+    trials = manifest["trials"]
+    per_case = {case_id: case_report(case_rows) for case_id, case_rows in cases.items()}
+    ran = [row for row in rows if has_run(row)]
+    whole, verdicts = len(ran) == len(rows), Counter(row["verdict"] for row in rows)
+    matrix, counts = pass_matrix(cases.values()), [case["pass"] for case in per_case.values()]
+    possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
+    return {
+        "system": manifest["system"],
+        "recording_sha256": manifest["recording_sha256"],
+        "trials_per_case": trials,
+        "cases": len(cases),
+        "verdicts": {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]},
+        "not_run": len(rows) - len(ran),
+        "failures_by_check": tally(row["check"] for row in rows if row["verdict"] == "fail"),
+        "incomplete_by_error": tally(cause(row) for row in rows if row["verdict"] == "incomplete"),
+        "per_case": per_case,
+        "flaky_cases": [name for name, case in per_case.items() if 0 < case["pass"] < trials - case["not_run"]],
+        "never_passed": [name for name, case in per_case.items() if not case["pass"] and case["not_run"] < trials],
+        "curve": curve(trials, counts) if whole else None,
+        "latency_s": latency_s(rows),
+        "pass_rate": pass_rate(matrix) if whole else None,
+        "model_calls": model_calls(cases),
+        "passed_per_trial": [sum(column) for column in zip(*matrix)] if whole else None,
+        "curve_band": curve_band(matrix) if whole else None,
+        "curve_if_incomplete_passed": curve(trials, possible) if whole and possible != counts else None,
+        "curve_complete_rounds": None if whole else complete_rounds(cases),
+        "costs": costs(ran, prices),
+        "runtimes": runtimes(ran),
+        "provenance": manifest.get("provenance"),
+    }
+
+
+# The whole report
+
+def labels(records: list) -> list:
+    """The name of each system, numbered where a name comes more than once."""
+    names = [record["manifest"]["system"]["name"] for record in records]
+    return [f"{name} ({names[:number + 1].count(name)})" if names.count(name) > 1 else name
+            for number, name in enumerate(names)]
+
+
+def why_not_compared(records, titles):
+    """Why two runs of the same cases cannot be compared, or None."""
+    trials = [record["manifest"]["trials"] for record in records]
+    if trials[0] != trials[1]:
+        return f"{trials[0]} and {trials[1]} trials a case, and trials are paired by their number"
+    absent = [sum(not has_run(row) for row in record["results"]) for record in records]
+    told = [f"{plural(count, 'trial')} of {title} not run" for count, title in zip(absent, titles) if count]
+    return " and ".join(told) or None
+
+
+def comparison(records, titles, policy) -> dict:
+    """What two runs of the same cases say of each other; not_compared tells why they say nothing."""
+    result = {"a": titles[0], "b": titles[1],
+              **dict.fromkeys(("difference", "same_cases", "new_cases", "folded"))}
+    if reason := why_not_compared(records, titles):
+        return {**result, "not_compared": reason}
+    cases = [rows_by_case(record) for record in records]
+    return {**result, **compared(*(pass_matrix(rows.values()) for rows in cases), list(cases[0]), policy)}
+
+
+def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False) -> dict:
+    """The report of the run records of one task and case set; RunError names the one that cannot be reported.
+
+    With baseline the last record is compared with the first and not reported itself."""
+    check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
+    manifest, reported = records[0]["manifest"], records[:-1] if baseline else records
+    titles = labels(reported)
+    if baseline:
+        titles.append(f"{records[-1]['manifest']['system']['name']} (baseline)")
+    return {"report_version": REPORT_VERSION, "case_set": manifest["case_set"],
+            "systems": [{**system_report(record, prices), "label": title}
+                        for record, title in zip(reported, titles)],
+            "comparisons": [comparison((records[0], record), (titles[0], title), policy)
+                            for record, title in zip(records[1:], titles[1:])],
+            "gates": [], "task": manifest["task"]}
+
+
+# Gates
+
+def verdict_line(case_id, rows) -> str:
+    """A case that does not pass: its count, and its first failing trial's check and reason."""
+    first = next(row for row in rows if row["verdict"] != "pass")
+    return f"{case_id} [{passed(rows)}/{len(rows)} trials] trial {first['trial']}: {why_not_passed(first)}"
+
+
+def require_gate(system, cases, policy) -> dict:
+    """Whether every case passes by the policy."""
+    words, passes = FOLDS[policy]
+    failing = [name for name, case in system["per_case"].items() if not passes(case["pass"], len(cases[name]))]
+    told = f"{words} in {len(cases) - len(failing)} of {plural(len(cases), 'case')}"
+    return {"met": not failing, "detail": told, "cases": [verdict_line(name, cases[name]) for name in failing]}
+
+
+def least_gate(system, formula, k, least) -> dict:
+    """Whether the mean of pass@k or pass^k over the cases is at least so much."""
+    trials = system["trials_per_case"]
+    if k > trials:
+        return {"met": False, "detail": f"k is {k}, and the run has {plural(trials, 'trial')} a case"}
+    value = mean([formula(trials, case["pass"], k) for case in system["per_case"].values()])
+    told = f"{value:.4f}, {plural(system['cases'], 'case')} x {plural(trials, 'trial')}"
+    return {"met": value >= least - 1e-12, "detail": told}
+
+
+def no_worse_gate(comparison, margin) -> dict:
+    """Whether the first system is not shown to be worse and, with a margin, shown to be less than that worse."""
+    if "not_compared" in comparison:
+        return {"met": False, "detail": comparison["not_compared"]}
+    difference, trials, same = comparison["difference"], comparison["trials_per_case"], comparison["same_cases"]
+    worse = comparison["passed"][0] < comparison["passed"][1] and same["p"] < LEVEL
+    met, asked = not worse, "asked: is it shown to be worse"
+    if margin is not None:
+        # Trials that all differ by the same give no interval; enough of them stand for one.
+        lower = same["interval"][0] if same["interval"] else difference if trials >= LEAST_UNITS else None
+        met = met and lower is not None and lower > -margin
+        limit = f"no lower limit from {plural(trials, 'trial')}" if lower is None else f"lower limit {lower:+.3f}"
+        asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
+    lines = [f"{name} {a}/{trials}, was {b}/{trials}" for name, (a, b) in comparison["more_in_b"].items()]
+    return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
+            "cases": [] if met else lines}
+
+
+def system_gates(system, cases, args) -> dict:
+    """{gate: its verdict} for one system."""
+    incomplete, allowed = system["verdicts"].get("incomplete", 0), args.allow_incomplete or 0
+    found = {f"--require {args.require}": require_gate(system, cases, args.require)} if args.require else {}
+    found |= {f"--min {text}": least_gate(system, formula, k, least) for text, formula, k, least in args.min}
+    found[f"--allow-incomplete {allowed}"] = {"met": incomplete <= allowed,
+                                              "detail": plural(incomplete, "incomplete trial")}
+    if system["not_run"]:
+        absent = {"met": False, "detail": f"{plural(system['not_run'], 'planned trial')} not run"}
+        found = dict.fromkeys(found, absent)
+    return found
+
+
+def gates(report: dict, records: list, args) -> list:
+    """[{gate, met, detail}] of the gates that were asked for, with the cases that keep one from being met."""
+    if not args.require and not args.min and not args.no_worse_than and args.allow_incomplete is None:
+        return []
+    found, several = {}, len(report["systems"]) > 1
+    for system, record in zip(report["systems"], records):
+        for name, verdict in system_gates(system, rows_by_case(record), args).items():
+            found[f"{name}, {system['label']}" if several else name] = verdict
+    if args.no_worse_than:
+        compared_with = report["comparisons"][-1]
+        found[f"--no-worse-than {compared_with['b']}"] = no_worse_gate(compared_with, args.margin)
+    return [{"gate": name, **verdict} for name, verdict in found.items()]
+
+
+# Text
+
+def fold(texts, term, most=None) -> list:
+    """The lines of texts made printable, broken at spaces to the terminal's width, each cut after most lines."""
+    lines = []
+    for text in texts:
+        text = printable(text)
+        if term.glyphs is bench.ASCII_GLYPHS:
+            text = text.encode("ascii", "backslashreplace").decode()
+        indent = " " * (len(text) - len(text.lstrip(" ")) + 2)
+        start, count, lead = 0, 0, ""
+        while start < len(text):
+            end, room = start, term.width - len(lead)
+            while end < len(text) and (room := room - bench.columns(text[end])) >= 0:
+                end += 1
+            count += 1
+            if end < len(text) and count == most:
+                lines.append(term.cut(lead + text[start:end + 1], term.width))
+                break
+            space = text.rfind(" ", start, end + 1)
+            if end < len(text) and text[start:max(space, start)].strip():
+                end = space
+            lines.append(lead + text[start:end])
+            start, lead = end + (text[end:end + 1] == " "), indent
+    return lines
+
+
+def span(interval, signed="") -> str:
+    """An interval in words: "0.72 to 1.00"."""
+    return f"{interval[0]:{signed}.2f} to {interval[1]:{signed}.2f}"
+
+
+def in_columns(rows) -> list:
+    """Lines of a label, an interval and a remark, each column as wide as its widest cell."""
+    left, middle = (max(map(len, column)) for column in list(zip(*rows))[:2])
+    return [f"{a:<{max(left, 36)}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
+
+
+def title(system) -> str:
+    """What was measured, and on what: "qwen3.5:0.8b@de63045f2975  Q8_0  ctx 4096  temp 1"."""
+    name, model = system["system"]["name"], plain(system["system"].get("model") or "")
+    number = system["label"].removeprefix(name)
+    told = [model + number] if model.startswith(name) else [name + number] + [f"model {model[:12]}"] * bool(model)
+    versions = list(system["runtimes"].get("server_version", ()))
+    environment = dig(system, "provenance", "environment")
+    server, temperature = dig(environment, "server"), dig(system, "system", "options", "temperature")
+    facts = (("{}", dig(server, "quantization_level")), ("ctx {}", dig(server, "context_length")),
+             ("temp {}", f"{temperature:g}" if is_number(temperature) else None),
+             ("server {}", versions[0] if len(versions) == 1 else None),
+             ("GPU {}%", dig(server, "gpu_percent")), ("{}", dig(environment, "hardware")))
+    return "  ".join(told + [words.format(plain(fact)) for words, fact in facts if fact is not None])
+
+
+def verdict_counts(system, term) -> str:
+    """How the trials ended: "77 passed, 13 failed"."""
+    counts = {**system["verdicts"], "not run": system["not_run"]}
+    counts["incomplete"] = counts.get("incomplete", 0) - system["not_run"]
+    return ", ".join(term.paint(f"{counts[verdict]} {word}", verdict)
+                     for verdict, word in bench.VERDICT_WORDS.items() if counts.get(verdict))
+
+
+def rate_lines(system) -> list:
+    """The pass rate with its intervals, that of the model calls alone, and what one trial would have said."""
+    rate, calls, each = system["pass_rate"], system["model_calls"], system["passed_per_trial"]
+    cases, trials = system["cases"], system["cases"] * system["trials_per_case"]
+    like, these = ("like it", "this case") if cases == 1 else ("like these", f"these {cases} cases")
+    same, new = (rate[key] and span(rate[key]) for key in ("same_cases", "new_cases"))
+    helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
+             "either": "more of either narrows it"}[rate["narrowed_by"]]
+    rows = [(f"passed {system['verdicts'].get('pass', 0)} of {trials}: {rate['value']:.3f}", "95 % interval", ""),
+            (f"  {these}, new trials", same or "none: one trial a case", ""),
+            (f"  new cases {like}", new or "none: one case", helps if new else "")]
+    if 0 < calls["trials"] < trials:
+        label = f"  model calls only: {calls['pass']} of {calls['trials']}, {calls['rate']:.3f}"
+        rows.append((label, span(calls["same_cases"]) if calls["same_cases"] else "", ""))
+    lines = in_columns(rows)
+    if system["curve_if_incomplete_passed"]:
+        most, absent = system["curve_if_incomplete_passed"]["1"]["pass_at_k"], system["verdicts"]["incomplete"]
+        lines.append(f"  at most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
+    if len(each) > 1:
+        reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{each[0]}"
+        lines.append(f"  one trial alone would have said {reach} of {cases}")
+    return lines
+
+
+def format_curve(values, term) -> list:
+    """A curve as a table at a few k."""
+    last = len(values)
+    few = [k for k in FEW_K if k < last][:max(1, (term.width - 19) // 7 - 1)] + [last]
+    return ["k trials           " + "".join(f"{k:>7}" for k in few),
+            "at least one passes" + "".join(f"{values[str(k)]['pass_at_k']:>7.3f}" for k in few),
+            "all pass           " + "".join(f"{values[str(k)]['pass_power_k']:>7.3f}" for k in few)]
+
+
+def format_not_run(system, term) -> list:
+    """How many trials a stopped run lacks, how to resume it, and the curve of its complete rounds."""
+    rounds, values = system["curve_complete_rounds"]["rounds"], system["curve_complete_rounds"]["curve"]
+    lines = fold([f"{plural(system['not_run'], 'trial')} not run, so no curve and no interval of the whole; to "
+                  "resume, give the bench.py command of the log again"], term)
+    if rounds:
+        trials = plural(system["cases"] * rounds, "trial")
+        lines += ["", f"the {plural(rounds, 'complete round')} alone, {trials}:", *format_curve(values, term)]
+    return lines
+
+
+def cost_lines(system) -> list:
+    """Latency, tokens, time and money, where the trials tell them."""
+    costs, latency, lines = system["costs"], system["latency_s"], []
+    load, spent, paid, speed = costs["load_s"], costs["time_s"], costs["money"], costs["tokens_per_s"]
+    if timed := costs["model_s"] or latency["trials"] and latency:
+        words, tail = "latency", ""
+        if costs["model_s"]:
+            words, tail = "model time, load apart", f"; load {seconds(load['total'])} in all"
+        lines.append(f"{words}: median {seconds(timed['median'])}, p90 {seconds(timed['p90'])} "
+                     f"(n {timed['trials']}){tail}")
+    for words, tokens in (("tokens in", costs["tokens_in"]), ("tokens out", costs["tokens_out"])):
+        if tokens:
+            tail = f", {speed:g} a second" if speed and words == "tokens out" else ""
+            lines.append(f"{words}: {tokens['total']}, median {tokens['median']} (n {tokens['trials']}){tail}")
+    if spent and spent["total"] >= 1:
+        each = f", {seconds(spent['per_passed'])} a passed trial" if spent["per_passed"] is not None else ""
+        lines.append(f"time: {seconds(spent['total'])} in all, {spent['share_not_passed']:.0%} on trials that "
+                     f"did not pass{each}")
+    if paid and paid["total"] is None:
+        lines.append("money: unknown, since the trials do not tell their tokens")
+    elif paid:
+        each = f", {paid['per_passed']:g} a passed trial" if paid["per_passed"] is not None else ""
+        lines.append(f"money: {paid['total']:g} in all{each}, at {paid['price_in']:g} in and "
+                     f"{paid['price_out']:g} out a million tokens")
+    return lines
+
+
+def notes(system) -> list:
+    """What a reader must know of how the trials came about, a text each."""
+    found, ran_on = [], system["runtimes"]
+    for key, counts in ran_on.items():
+        if len(counts) > 1:
+            told = ", ".join(f"{value} ({plural(count, 'trial')})" for value, count in counts.items())
+            found.append(f"the trials differ in {RUNTIMES[key]}: {told}")
+    parallel = sum(count for workers, count in ran_on.get("workers", {}).items() if workers != "1")
+    if parallel:
+        found.append(f"{plural(parallel, 'trial')} ran with others at once: a server that batches them may "
+                     "answer otherwise than alone")
+    if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
+        found.append("the temperature is 0: the seed changes nothing, so the trials of a case are one trial")
+    again = dig(system, "provenance", "run_again")
+    if is_number(again) and again:
+        found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} run again: there was no "
+                     "reply the first time")
+    return [f"note: {text}" for text in found]
+
+
+def format_system(system, record, term) -> list:
+    """The report of one system: counts, rate, grid, curve, failures, costs, notes."""
+    plan = f"{plural(system['cases'], 'case')} x {plural(system['trials_per_case'], 'trial')}: "
+    lines = [*fold([title(system)], term), plan + verdict_counts(system, term)]
+    lines += format_not_run(system, term) if system["not_run"] else ["", *fold(rate_lines(system), term)]
+    intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
+                 for name, case in system["per_case"].items()}
+    lines += ["", *bench.format_grid(record, term, ("95 % interval", intervals)), ""]
+    if system["curve"]:
+        lines += [*format_curve(system["curve"], term), ""]
+    reasons = {"failed": system["failures_by_check"], "incomplete": system["incomplete_by_error"]}
+    told = [f"{word} {sum(counts.values())}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
+            for word, counts in reasons.items() if counts]
+    lines += fold(told + cost_lines(system), term)
+    return lines + [term.paint(line, "incomplete") for line in fold(notes(system), term)]
+
+
+def too_few(units, noun) -> str:
+    """Why no test can show a difference: too few units differ."""
+    verb = "differs" if units == 1 else "differ"
+    return f"{plural(units, noun)} {verb}, and fewer than {LEAST_UNITS} never show a difference"
+
+
+def finding(comparison) -> str:
+    """What a comparison shows, in words."""
+    same, new, (passed_a, passed_b) = comparison["same_cases"], comparison["new_cases"], comparison["passed"]
+    trials, cases = same["trials_that_differ"], new["cases_that_differ"]
+    ahead = comparison["a"] if passed_a > passed_b else comparison["b"]
+    points = f"{abs(comparison['difference']) * 100:.1f} points"
+    if not any(comparison["flips"]):
+        return "no difference: every trial came out the same"
+    if same["p"] >= LEVEL:
+        equal = passed_a == passed_b
+        seen = "equal totals, but not of the same trials" if equal else f"{ahead} passed {points} more"
+        few = too_few(trials, "trial") if trials < LEAST_UNITS else None
+        return f"{seen}: no difference shown ({few or p_text(same['p'])})"
+    these = "this case" if comparison["cases"] == 1 else f"these {comparison['cases']} cases"
+    better = f"{ahead} is better by {points} on {these} ({p_text(same['p'])})"
+    if new["p"] < LEVEL:
+        return f"{better}, and on new cases like these ({p_text(new['p'])})"
+    few = too_few(cases, "case") if cases < LEAST_UNITS else None
+    return f"{better}; not shown for new cases ({few or p_text(new['p'])})"
+
+
+def format_comparison(comparison, term) -> list:
+    """Two systems on the same cases: difference, intervals, tests, folded verdicts and the cases behind them."""
+    a, b = comparison["a"], comparison["b"]
+    if "not_compared" in comparison:
+        return fold([f"{a} against {b}: no comparison, {comparison['not_compared']}"], term)
+    folds, flips = comparison["folded"], comparison["flips"]
+    total = comparison["cases"] * comparison["trials_per_case"]
+    none = "none: one trial a case" if comparison["trials_per_case"] == 1 else "none: no variation"
+    counts = "passed {} and {} of {}: {:+.3f}".format(*comparison["passed"], total, comparison["difference"])
+    rows = [(counts, "95 % interval", "")]
+    for words, scope in (("  these cases, new trials", "same_cases"), ("  new cases like these", "new_cases")):
+        interval, p = comparison[scope]["interval"], comparison[scope]["p"]
+        rows.append((words, span(interval, "+") if interval else none, p_text(p)))
+    told = [finding(comparison), f"trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}"]
+    for label, counts in ((a, comparison["more_in_a"]), (b, comparison["more_in_b"])):
+        if counts:
+            cases = ", ".join(f"{name} {x} to {y}" for name, (x, y) in counts.items())
+            told.append(f"  passed more often by {label}: {cases}")
+    told.append(f"cases in which {FOLDS[folds['policy']][0]} for only one of them: {a} {len(folds['only_a'])}, "
+                f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
+    only = ((a, folds["only_a"]), (b, folds["only_b"]))
+    told += [f"  only {label}: {', '.join(names)}" for label, names in only if names]
+    return fold([f"{a} against {b}, trials paired by number", *in_columns(rows), *told], term)
+
+
+def format_gates(verdicts, term) -> list:
+    """A line for each gate, and below it the cases that keep it from being met."""
+    lines = []
+    for verdict in verdicts:
+        kind, word = ("pass", "met") if verdict["met"] else ("fail", "NOT MET")
+        told = fold([f"{term.glyphs[kind]} {verdict['gate']}: {word}, {verdict['detail']}"], term)
+        lines += [term.paint(line, kind) for line in told]
+        lines += fold([f"  {case}" for case in verdict.get("cases", ())], term)
+    return lines
+
+
+# Failures
+
+def wanted(case) -> str:
+    """What a case asks for: "wants category account; fails on needs_human false"."""
+    if "expect_rejection" in case:
+        return f"must be refused: {case['expect_rejection']}"
+    expect = case["expect"]
+    if isinstance(expect, dict):
+        expect = ", ".join(f"{field} {plain(value)}" for field, value in expect.items())
+    fails = [f"fails on {plain(dig(criterion, 'field'))} {plain(dig(criterion, 'equals'))}"
+             for criterion in case.get("failure_criteria", ())]
+    return "; ".join([f"wants {plain(expect)}", *fails])
+
+
+def reply_of(row) -> str:
+    """What a trial answered: its output, else the raw reply."""
+    if row["output"] is not None:
+        return json.dumps(row["output"], ensure_ascii=False)
+    return plain(row["metadata"].get("reply", "(no reply)"))
+
+
+def reply_groups(rows) -> list:
+    """The trials that ran and did not pass, in lists of equal replies with equal reasons, the longest first."""
+    groups = {}
+    for row in rows:
+        if row["verdict"] != "pass" and has_run(row):
+            reply = reply_of(row) if row["output"] is None else harness.canonical(row["output"])
+            groups.setdefault((reply, row["check"], row["reason"]), []).append(row)
+    return sorted(groups.values(), key=lambda group: -len(group))
+
+
+def format_group(group, term, most) -> list:
+    """One reply, how often it came, what is wrong with it, and the trials and seeds that brought it."""
+    reply, reason = f"  {len(group)}x  {reply_of(group[0])}", why_not_passed(group[0])
+    whole = fold([f"{reply}   {reason}"], term, 2)
+    told = " ".join(["trials" if len(group) > 1 else "trial", *(str(row["trial"]) for row in group)])
+    if seeds := amount(group, "seed"):
+        told += "   " + " ".join(["seeds" if len(seeds) > 1 else "seed", *map(plain, seeds)])
+    return ((whole if len(whole) == 1 else fold([reply, f"      {reason}"], term, most))
+            + [term.paint(line, "not run") for line in fold([f"      {told}"], term)])
+
+
+def format_failures(system, record, cases, term, only=None) -> list:
+    """The failing replies of every case, or of the one asked for, equal ones together, with the case's input."""
+    lines, most = fold([title(system)], term), None if only else REPLY_LINES
+    for name, rows in rows_by_case(record).items():
+        groups = reply_groups(rows)
+        if name != (only or name) or not groups and not only:
+            continue
+        case = next(case for case in cases if case["id"] == name)
+        lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case)}"], term)]
+        lines += [line for group in groups for line in format_group(group, term, most)] or ["  no failures"]
+        lines += fold([f"input: {plain(case['input'])}"], term, most)
+    return lines if len(lines) > 1 else lines + ["no failures"]
+
+
+# Reading
+
+def is_log(path) -> bool:
+    """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
+    with open(path, "rb") as file:
+        line = file.readline()
+    try:
+        header = harness.parse_json(line.decode("utf-8-sig"))
+    except ValueError:
+        return not line.strip() or line.startswith(bench.HEADER_START)
+    return isinstance(header, dict) and "bench_version" in header
+
+
+def graded_log(path, task, case_set, regrade) -> dict:
+    """The run record of a log, graded now; RunError names the log."""
+    try:
+        return harness.replay(bench.to_recording(path, case_set), task, case_set, regrade)
+    except RunError as error:
+        raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def read_records(paths, args) -> tuple:
+    """(the run record of each path, the case set or None where neither a log nor --failures needs it)."""
+    logs = [is_log(path) for path in paths]
+    if not any(logs) and not args.failures:
+        return [harness.read_json(path) for path in paths], None
+    task = harness.load_task(args.task)
+    case_set = harness.load_cases(args.cases, task)
+    return [graded_log(path, task, case_set, args.regrade) if log else harness.read_json(path)
+            for path, log in zip(paths, logs)], case_set
+
+
+def check_case(args, report, case_set):
+    """RunError when --failures cannot show the inputs of this report, or --case names none of its cases."""
+    known = report["systems"][0]["per_case"]
+    shown = {case["id"] for case in case_set["cases"]}
+    if case_set["sha256"] != report["case_set"]["sha256"] or not shown >= set(known):
+        raise RunError(f"{args.cases} is not the case set of {args.runs[0]}: --failures shows the inputs, so "
+                       "give the right file with --cases")
+    if args.case and args.case not in known:
+        raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
+
+
+# Formats
+
+def write_json(path, report, records) -> None:
+    harness.write(path, report)
+
+
+FORMATS = {".json": write_json}
+
+
+# The command line
+
+def out_file(text: str) -> str:
+    """An option's value as the path of a report whose suffix names a known format."""
+    if Path(text).suffix.lower() not in FORMATS:
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in {' or '.join(FORMATS)}, the known formats")
+    if not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there: make it first")
+    return text
+
+
+def number(low, high, what, kind=float):
+    """A reader of an option's value as a number between limits."""
+    def read(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high or math.isinf(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+    return read
+
+
+def minimum(text: str) -> tuple:
+    """pass@K=X or pass^K=X as (text, formula, K, X)."""
+    found = re.fullmatch(r"pass([@^])([1-9][0-9]{0,8})=([0-9]*\.?[0-9]+)", text)
+    if not found or float(found[3]) > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like pass@1=0.8 or pass^3=0.7: K is from 1 up, "
+                                         "the share from 0 to 1")
+    return text, pass_at_k if found[1] == "@" else pass_power_k, int(found[2]), float(found[3])
+
+
+def parse_args(argv):
+    parser = harness.Parser(description=__doc__)
+    add, price = parser.add_argument, number(0, math.inf, "a price from 0 up")
+    add("runs", nargs="+", metavar="RUN_OR_LOG", help="a log of bench.py or a run record of harness.py")
+    add("--failures", action="store_true", help="show the replies that failed, equal ones together")
+    add("--case", metavar="ID", help="with --failures: of this case only, uncut")
+    add("--out", type=out_file, action="append", default=[], metavar="FILE",
+        help=f"write the report too, in the format of the suffix ({', '.join(FORMATS)}); repeatable")
+    add("--require", choices=FOLDS, help="gate: each case must pass so; also how a comparison folds a case")
+    add("--min", type=minimum, action="append", default=[], metavar="pass@K=X",
+        help="gate: pass@K (or pass^K) is at least X; repeatable")
+    add("--no-worse-than", metavar="BASELINE",
+        help="gate: the first system is not shown to be worse than this run or log")
+    add("--margin", type=number(0, 1, "a share from 0 to 1"), metavar="M",
+        help="with --no-worse-than: and is shown to be less than M worse")
+    add("--allow-incomplete", type=number(0, 10 ** 9, "a whole number from 0 up", int), metavar="N",
+        help="gate: at most N trials are incomplete (with any other gate: 0)")
+    add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
+    add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
+    add("--task", default="triage_task", help="the module with the checks of logs (default: %(default)s)")
+    add("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
+    add("--regrade", action="store_true", help="grade logs with checks that have changed since the run")
+    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    args = parser.parse_args(argv)
+    if args.case and not args.failures:
+        parser.error("--case needs --failures: it picks the case whose failures are shown")
+    if args.margin is not None and not args.no_worse_than:
+        parser.error("--margin needs --no-worse-than: the baseline that it is measured from")
+    read = {os.path.realpath(path) for path in (*args.runs, args.cases, args.no_worse_than) if path}
+    for path in args.out:
+        if os.path.realpath(path) in read:
+            parser.error(f"--out {path}: that file is read, give another name")
+    return args
+
+
+def next_command(args) -> str:
+    """The command that shows the failures of the same runs."""
+    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(harness.DEFAULT_CASES)))
+    chosen = [word for option, value, default in usual if value != default for word in (option, value)]
+    chosen += ["--regrade"] if args.regrade else []
+    return "next: " + shlex.join(["python3", "report.py", *args.runs, *chosen, "--failures"])
+
+
+def format_report(report, records, case_set, args, term) -> list:
+    """The lines of the whole report, or of the failures, with the gates and what to do next."""
+    if args.failures:
+        parts = [format_failures(system, record, case_set["cases"], term, args.case)
+                 for system, record in zip(report["systems"], records)]
+    else:
+        parts = [format_system(system, record, term) for system, record in zip(report["systems"], records)]
+        parts += [format_comparison(comparison, term) for comparison in report["comparisons"]]
+    last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
+    if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):
+        last.append(printable(next_command(args)))
+    lines = [line for part in [*parts, last] if part for line in ("", *part)]
+    return lines[1:]
+
+
+def report_runs(argv=None) -> int:
+    """Read, count, write and print; 1 when a gate is not met."""
+    args = parse_args(argv)
+    paths = args.runs + ([args.no_worse_than] if args.no_worse_than else [])
+    records, case_set = read_records(paths, args)
+    prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
+    report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than))
+    report["gates"] = gates(report, records, args)
+    if args.failures:
+        check_case(args, report, case_set)
+    for path in args.out:
+        FORMATS[Path(path).suffix.lower()](path, report, records[:len(args.runs)])
+    print(*format_report(report, records, case_set, args, bench.terminal(sys.stdout, args.color)), sep="\n")
+    return 0 if all(verdict["met"] for verdict in report["gates"]) else 1
+
+
+def main(argv=None) -> int:
+    """The command line; returns the exit status."""
+    return harness.run_command(report_runs, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

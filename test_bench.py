@@ -1,0 +1,3199 @@
+"""All tests: python3 -m unittest -v test_bench.py"""
+
+import contextlib
+import copy
+import dataclasses
+import errno
+import fnmatch
+import io
+import itertools
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import bench
+import harness
+import model_triage
+import report
+import triage_task
+from harness import Answer, CaseError, Rejection, RunError, SystemDown
+from model_triage import ModelTriage
+
+HERE = Path(__file__).resolve().parent
+CASE_FILE = HERE / "cases.json"
+GOOD = {"category": "billing", "needs_human": False}
+
+
+def case(case_id="one", **changes):
+    """A case that expects GOOD."""
+    made = {"id": case_id, "class": "billing", "split": "development", "input": f"text of {case_id}", "expect": dict(GOOD)}
+    made.update(changes)
+    return {key: value for key, value in made.items() if value is not KeyError}
+
+
+def case_set(*cases):
+    """A case set of these cases, or of cases with these ids."""
+    made = [entry if isinstance(entry, dict) else case(entry) for entry in cases]
+    document = {"name": "small", "cases": made}
+    return {"name": "small", "sha256": harness.sha256(harness.canonical(document)), "cases": made}
+
+
+class Scripted:
+    """A system whose answers come from a function (case, trial) -> output, Answer or exception."""
+    name, version, mode, model, prompt, tools = "scripted", "1", "live", "m", "", []
+
+    def __init__(self, answer=lambda case, trial: dict(GOOD), **attributes):
+        self.answer, self.seen = answer, []
+        self.__dict__.update(attributes)
+
+    def seed_for(self, trial):
+        return 1000 + trial
+
+    def respond(self, case, trial):
+        self.seen.append((case["id"], trial))
+        result = self.answer(case, trial)
+        if isinstance(result, BaseException):
+            raise result
+        return result if isinstance(result, Answer) else Answer(result, {"seed": 1000 + trial})
+
+
+def steps(*seconds):
+    """A clock that says these times one after another, and then the last one for ever."""
+    times = itertools.chain(seconds, itertools.repeat(seconds[-1]))
+    return lambda: next(times)
+
+
+class InFolder(unittest.TestCase):
+    """Tests with a folder of their own."""
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.log = self.folder / "log.jsonl"
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def run_small(self, system=None, cases=("one", "two"), trials=3, **options):
+        return bench.run_bench(system or Scripted(), case_set(*cases), ["development"], trials, self.log, **options)
+
+    def rows(self):
+        return bench.read_log(self.log)[1]
+
+    def keys(self):
+        return [(row["case_id"], row["trial"]) for row in self.rows()]
+
+    def assert_refused(self, text, function, *arguments, **options):
+        """A RunError whose message holds the text."""
+        with self.assertRaises(RunError) as caught:
+            function(*arguments, **options)
+        self.assertIn(text, str(caught.exception))
+
+
+def script(name, *words, cwd=None, env=None, **options):
+    """A finished run of one of the scripts as a real process."""
+    return subprocess.run([sys.executable, str(HERE / name), *map(str, words)], cwd=cwd, capture_output=True, text=True,
+                          encoding="utf-8", timeout=60, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "", **(env or {})}, **options)
+
+
+# The task and its cases
+
+class TheTask(unittest.TestCase):
+    def checked(self, output, **changes):
+        response = {"output": output, "metadata": {}, "latency_s": 0.1}
+        return harness.grade(triage_task, case(**changes), response)
+
+    def test_a_matching_output_passes(self):
+        self.assertEqual(self.checked(dict(GOOD)), ("pass", None, None))
+
+    def test_fields_are_checked_before_all_else(self):
+        for output, reason in (
+                ("billing", 'the output is "billing", not an object with category and needs_human'),
+                ({"category": "billing"}, "needs_human is missing"),
+                ({**GOOD, "why": 1}, '"why" is not a field of the output'),
+                ({"category": "Billing", "needs_human": 0},
+                 'category is "Billing", not one of billing, delivery, account, other; needs_human is 0, not true or false'),
+                ({"category": ["billing"], "needs_human": True}, "category is ['billing'], not one of billing, delivery, account, other")):
+            with self.subTest(output=output):
+                self.assertEqual(self.checked(output), ("fail", "output-fields", reason))
+
+    def test_a_failure_criterion_wins_over_the_outcome(self):
+        criteria = [{"field": "needs_human", "equals": False, "why": "a person has to look"}]
+        self.assertEqual(self.checked(dict(GOOD), expect={"category": "account"}, failure_criteria=criteria),
+                         ("fail", "failure-criteria", "needs_human is false: a person has to look"))
+
+    def test_the_outcome_names_each_field_that_differs(self):
+        self.assertEqual(self.checked({"category": "other", "needs_human": True}),
+                         ("fail", "triage-outcome", 'category is "other", expected "billing"; needs_human is true, expected false'))
+
+    def test_one_expected_field_leaves_the_other_free(self):
+        self.assertEqual(self.checked({"category": "billing", "needs_human": True}, expect={"category": "billing"})[0], "pass")
+
+    def test_refusals_are_judged_by_the_harness(self):
+        refuse = case(expect=KeyError, expect_rejection="message is blank")
+        rejected = {"error": {"types": ["Rejection", "ValueError"], "message": "message is blank"}, "metadata": {}, "latency_s": 0}
+        other = {"error": {"types": ["Rejection", "ValueError"], "message": "no"}, "metadata": {}, "latency_s": 0}
+        for judged, response, verdict in (
+                (refuse, rejected, ("pass", None, None)),
+                (refuse, other, ("fail", "rejection", 'refused with "no", expected "message is blank"')),
+                (refuse, {"output": GOOD, "latency_s": 0},
+                 ("fail", "rejection", 'answered an input that it must refuse with "message is blank"')),
+                (case(), other, ("fail", "rejection", "refused an input that it must answer: no"))):
+            with self.subTest(verdict=verdict):
+                self.assertEqual(harness.grade(triage_task, judged, response), verdict)
+
+    def test_a_json_error_is_no_refusal(self):
+        self.assertEqual(harness.error_types(json.JSONDecodeError("x", "y", 0)), ["JSONDecodeError", "ValueError"])
+        response = {"error": {"types": ["JSONDecodeError", "ValueError"], "message": "x: y"}, "latency_s": 0}
+        self.assertEqual(harness.grade(triage_task, case(), response), ("incomplete", None, "JSONDecodeError: x: y"))
+
+
+class TheCases(InFolder):
+    def load(self, document):
+        text = document if isinstance(document, (str, bytes)) else json.dumps(document)
+        return harness.load_cases(self.write("cases.json", text), triage_task)
+
+    def problems(self, document):
+        with self.assertRaises(CaseError) as caught:
+            self.load(document)
+        return str(caught.exception).replace(f"{self.folder}{os.sep}", "").split("\n")
+
+    def test_the_shipped_cases_are_the_sixteen_of_the_benchmark(self):
+        loaded = harness.load_cases(CASE_FILE, triage_task)
+        development = [(entry["id"], entry["class"]) for entry in loaded["cases"] if entry["split"] == "development"]
+        self.assertEqual(development, [
+            ("charged-twice", "billing"), ("stuck-tracking", "delivery"), ("password-changed", "account security"),
+            ("product-advice", "out of scope"), ("refund-missing", "billing"),
+            ("charged-after-closing", "billing, ambiguous wording"), ("blank-message", "empty input"),
+            ("missing-body", "missing input"), ("late-order", "delivery")])
+        self.assertEqual(len(loaded["cases"]), 16)
+
+    def test_all_problems_of_a_file_are_listed_at_once(self):
+        self.assertEqual(self.problems({"name": "", "cases": [
+            case("a", split="train"), case("A "), {"id": "", "class": "x", "split": "development", "input": 3},
+            case("b", expect={"colour": 1}), case("c", expect={}), case("d", expect_rejection="no"), "text",
+            case("e", expect={"needs_human": "no"}, failure_criteria=[{"field": "category"}]),
+            case("f", input=KeyError, failure_critera=[])]}), [
+                "cases.json: name is empty or not text",
+                'cases.json: case a: split is "train", not one of development, held-out',
+                'cases.json: cases[1]: the id "A " is that of cases[0] but for case or space',
+                "cases.json: cases[2]: id is empty or not text",
+                "cases.json: cases[2]: input is neither text nor null",
+                "cases.json: cases[2]: give either expect or expect_rejection, it has neither",
+                'cases.json: case b: expect names "colour": the task knows category and needs_human',
+                "cases.json: case c: nothing to check: expect names no field",
+                "cases.json: case d: give either expect or expect_rejection, not both",
+                "cases.json: cases[6]: it is not an object",
+                'cases.json: case e: expect: needs_human is "no", not true or false',
+                "cases.json: case e: failure_criteria[0] is not an object with field, equals and why",
+                "cases.json: case f: input is not there",
+                'cases.json: case f: unknown key "failure_critera"; did you mean "failure_criteria"?'])
+
+    def test_a_file_of_another_shape_is_refused(self):
+        for document, problem in (
+                ("{", "cases.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+                (b"\xff", "cases.json: not UTF-8 text: byte 0 is 0xff"),
+                ("[1]", 'cases.json: not of the shape {"name": …, "cases": […]}'),
+                ({"name": "x", "cases": []}, "cases.json: there are no cases"),
+                ('{"name": "x", "name": "y", "cases": []}', "cases.json: not JSON: the key 'name' stands twice in one object"),
+                ('{"name": "x", "cases": NaN}', "cases.json: not JSON: NaN is not JSON"),
+                ("[" * 100_000, "cases.json: not JSON: nested too deeply")):
+            with self.subTest(problem=problem):
+                self.assertEqual(self.problems(document), [problem])
+
+    def test_the_hash_is_of_the_content_not_of_the_layout(self):
+        document = {"name": "x", "cases": [case("ü"), case("b")]}
+        plain = self.load(document)["sha256"]
+        laid_out = json.dumps(document, indent=4, ensure_ascii=False).replace("\n", "\r\n").encode("utf-8-sig")
+        self.assertEqual(self.load(laid_out)["sha256"], plain)
+        document["cases"][1]["input"] += "."
+        self.assertNotEqual(self.load(document)["sha256"], plain)
+
+    def test_a_criterion_that_fails_what_is_expected_is_a_fault(self):
+        criteria = [{"field": "needs_human", "equals": False, "why": " "}]
+        self.assertEqual(self.problems({"name": "x", "cases": [case(failure_criteria=criteria)]}), [
+            "cases.json: case one: failure_criteria[0] fails the very needs_human that expect asks for",
+            "cases.json: case one: failure_criteria[0] has no reason in why"])
+
+
+# The harness
+
+class PlansAndNames(InFolder):
+    def test_a_plan_is_the_cases_of_its_splits_in_file_order(self):
+        cases = case_set("b", case("h", split="held-out"), "a")
+        self.assertEqual([entry["id"] for entry in harness.plan(cases, ["development"], 1)], ["b", "a"])
+        self.assertEqual([entry["id"] for entry in harness.plan(cases, ["held-out"], 1, include_held_out=True)], ["h"])
+
+    def test_plans_that_cannot_be_run_are_refused(self):
+        cases = case_set("a")
+        for splits, trials, text in ((["developement"], 1, 'did you mean "development"?'), (["held-out"], 1, "no benchmark run"),
+                                     (["development"], 0, "whole number from 1"), (["development"], True, "whole number"),
+                                     ([], 1, "no case"), (["development"] * 2, 1, "twice")):
+            with self.subTest(text=text):
+                self.assert_refused(text, harness.plan, cases, splits, trials)
+
+    def test_a_misspelt_task_or_system_gets_the_nearest_name(self):
+        for function, name, text in (
+                (harness.load_task, "triage_tsak", 'did you mean "triage_task"?'),
+                (harness.load_task, "tasks/triage.py", "not a module's name"),
+                (harness.load_task, "json", "no NAME, CHECKS, case_problems"),
+                (lambda spec: harness.load_system(spec, case_set("a")), "model_triage", "MODULE:NAME"),
+                (lambda spec: harness.load_system(spec, case_set("a")), "model_triage:bayess", 'did you mean "bayes"?'),
+                (lambda spec: harness.load_system(spec, case_set("a")), "model_triag:bayes", 'did you mean "model_triage"?')):
+            with self.subTest(name=name):
+                self.assert_refused(text, function, name)
+
+    def test_modules_of_the_current_folder_are_found(self):
+        self.write("found_task.py", "NAME = 'found'\nCHECKS = ()\ndef case_problems(case): return []\n")
+        self.write("broken_task.py", "1 / 0\n")
+        self.write("found_system.py", "class Made:\n    name = version = mode = model = prompt = tools = 'x'\n"
+                                      "    def __init__(self, case_set): self.name = case_set['name']\n"
+                                      "    def respond(self, case, trial): pass\n")
+        with contextlib.chdir(self.folder), mock.patch.object(sys, "path", list(sys.path)):
+            self.assertEqual(harness.load_task("found_task").NAME, "found")
+            self.assertEqual(harness.load_system("found_system:Made", case_set("a")).name, "small")
+            self.assert_refused("cannot be imported: ZeroDivisionError", harness.load_task, "broken_task")
+
+    def test_a_system_without_an_identity_is_refused(self):
+        self.write("nameless.py", "class S:\n    def respond(self, case, trial): pass\ns = S()\n")
+        with contextlib.chdir(self.folder), mock.patch.object(sys, "path", list(sys.path)):
+            self.assert_refused("has no name, version, mode", harness.load_system, "nameless:s", case_set("a"))
+
+
+class OneCall(unittest.TestCase):
+    def attempt(self, result):
+        return harness.attempt(Scripted(lambda case, trial: result), case(), 7, steps(0.0, 0.25))
+
+    def test_an_answer_comes_back_with_its_latency(self):
+        self.assertEqual(self.attempt(dict(GOOD)), {"output": GOOD, "metadata": {"seed": 1007}, "latency_s": 0.0})
+
+    def test_what_json_cannot_hold_makes_the_trial_incomplete_and_says_why(self):
+        cycle = []
+        cycle.append(cycle)
+        deep = []
+        for _ in range(10_000):
+            deep = [deep]
+        for output, text in ((b"x", "bytes"), ({1, 2}, "set"), (float("nan"), "Out of range"), (1e999, "Out of range"), ((1, 2), "a tuple"),
+                             ({1: 2}, "not text"), (cycle, "100 levels"), (deep, "100 levels"), (10 ** 5000, "4300")):
+            with self.subTest(text=text):
+                response = self.attempt(Answer(output, {"reply": "kept"}))
+                self.assertEqual(response["error"]["types"], ["OutputError", "ValueError"])
+                self.assertIn(text, response["error"]["message"])
+                self.assertEqual(response["metadata"], {"seed": 1007, "reply": "kept"})
+
+    def test_a_hundred_levels_are_still_held(self):
+        output = []
+        for _ in range(99):
+            output = [output]
+        self.assertEqual(self.attempt(output)["output"], output)
+
+    def test_an_error_keeps_its_metadata_and_the_seed(self):
+        error = TimeoutError("too late")
+        error.metadata = {"reply": "half"}
+        self.assertEqual(self.attempt(error)["error"], {"types": ["TimeoutError", "OSError"], "message": "too late"})
+        self.assertEqual(self.attempt(error)["metadata"], {"seed": 1007, "reply": "half"})
+        error.metadata = {"reply": b"bytes"}
+        self.assertIn("JSON cannot hold the metadata", self.attempt(error)["metadata"]["metadata_error"])
+
+    def test_no_error_can_claim_to_be_not_run(self):
+        self.assertEqual(self.attempt(type("NotRun", (ValueError,), {})("x"))["error"]["types"], ["ValueError"])
+
+    def test_what_is_no_answer_is_incomplete(self):
+        system = Scripted()
+        system.respond = lambda case, trial: GOOD
+        self.assertEqual(harness.attempt(system, case(), 0)["error"]["message"], "respond returned dict, not an Answer")
+
+    def test_a_system_that_is_down_is_no_result(self):
+        with self.assertRaises(SystemDown):
+            self.attempt(SystemDown("gone"))
+
+
+class RecordingsAndRunRecords(InFolder):
+    cases = case_set("a", case("b", expect=KeyError, expect_rejection="message is blank"))
+
+    def recording(self):
+        return harness.record(Scripted(), self.cases, ["development"], 2)
+
+    def test_a_run_record_has_one_graded_row_a_trial(self):
+        record = harness.replay(self.recording(), triage_task, self.cases)
+        self.assertEqual(list(record["manifest"]), ["harness_version", "task", "case_set", "system", "splits", "trials", "recording_sha256"])
+        self.assertEqual(record["manifest"]["system"]["mode"], "replay")
+        self.assertEqual([(row["case_id"], row["trial"], row["verdict"]) for row in record["results"]],
+                         [("a", 0, "pass"), ("a", 1, "pass"), ("b", 0, "fail"), ("b", 1, "fail")])
+        self.assertEqual(list(record["results"][0]), ["case_id", "class", "split", "trial", "verdict", "check", "reason", "output", "metadata"])
+        self.assertTrue(record["results"][2]["expects_rejection"])
+
+    def test_the_hash_covers_the_plan_and_every_response(self):
+        recording = self.recording()
+        for responses in recording["responses"].values():
+            for response in responses:
+                response["latency_s"] = 0.5
+        first = harness.recording_sha256(recording)
+        lines = [harness.canonical({key: recording[key] for key in harness.PLAN_KEYS})]
+        lines += [harness.canonical([case_id, trial, harness.sha256(harness.canonical(response))])
+                  for case_id, responses in recording["responses"].items() for trial, response in enumerate(responses)]
+        self.assertEqual(first, harness.sha256("".join(line + "\n" for line in lines)))
+        recording["responses"]["a"][1]["latency_s"] = 0.6
+        self.assertNotEqual(harness.recording_sha256(recording), first)
+
+    def test_recordings_that_do_not_fit_are_refused(self):
+        def changed(**changes):
+            return {**self.recording(), **changes}
+        short, odd, unknown = self.recording(), self.recording(), self.recording()
+        short["responses"]["a"].pop()
+        odd["responses"]["a"][1] = {"output": 1, "error": 2}
+        unknown["responses"]["x"] = []
+        for recording, text in (
+                ([], "not a recording"), (changed(harness_version="0"), "harness_version"), (changed(case_set_sha256="0"), "--cases"),
+                (changed(system={}), "system is not"), (changed(splits=["all"]), "unknown split"), (changed(trials=0), "trials is 0"),
+                (changed(responses=[]), "responses is not"), (short, "case a has not 2 trials"),
+                (odd, "case a, trial 1: it has not exactly one of output and error"), (unknown, "case x is not of the plan"),
+                (changed(provenance=[]), "provenance is not")):
+            with self.subTest(text=text):
+                self.assert_refused(text, harness.replay, recording, triage_task, self.cases)
+
+    def test_a_check_that_raises_is_the_graders_fault(self):
+        task = SimpleNamespace(NAME="x", CHECKS=(("division", lambda case, output: 1 / 0),), __file__=triage_task.__file__)
+        self.assert_refused("check division raised ZeroDivisionError on case a: division by zero (trial 0)",
+                            harness.replay, self.recording(), task, self.cases)
+
+    def test_a_check_that_returns_no_reason_is_the_graders_fault(self):
+        task = SimpleNamespace(NAME="x", CHECKS=(("truth", lambda case, output: False),), __file__=triage_task.__file__)
+        self.assert_refused("check truth returned False", harness.replay, self.recording(), task, self.cases)
+
+    def test_changed_checks_grade_an_old_run_only_on_purpose(self):
+        recording = {**self.recording(), "provenance": {"task": {"name": "inbox-triage", "sha256": "0" * 64}}}
+        self.assert_refused("--regrade", harness.replay, recording, triage_task, self.cases)
+        self.assertEqual(len(harness.replay(recording, triage_task, self.cases, regrade=True)["results"]), 4)
+
+    def test_the_task_hash_ignores_line_endings(self):
+        source = Path(triage_task.__file__).read_bytes()
+        other = SimpleNamespace(NAME=triage_task.NAME, __file__=self.write("t.py", source.replace(b"\n", b"\r\n")))
+        self.assertEqual(harness.task_identity(other), harness.task_identity(triage_task))
+
+    def test_the_command_writes_the_same_bytes_under_every_hash_seed(self):
+        recording = self.folder / "recording.json"
+        loaded = harness.load_cases(CASE_FILE, triage_task)
+        harness.write(recording, harness.record(Scripted(), loaded, ["development"], 2))
+        made = []
+        for seed, locale in (("0", "C"), ("1", "C.UTF-8")):
+            done = script("harness.py", "run", "--recording", recording, "--out", self.folder / "run.json", cwd=self.folder,
+                          env={"PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": "Asia/Tokyo"})
+            self.assertEqual((done.stdout, done.stderr), (f"{self.folder / 'run.json'}: 18 trials graded\n", ""))
+            made.append((self.folder / "run.json").read_bytes())
+        self.assertEqual(made[0], made[1])
+        self.assertTrue(made[0].endswith(b"}\n"))
+
+    def test_the_command_refuses_in_one_line(self):
+        for words, text in ((["--recording", self.write("r.json", "[]")], "r.json: not a recording"),
+                            (["--recording", self.folder / "none.json"], "none.json: No such file"),
+                            (["--recording", self.write("n.json", "NaN")], "n.json: not JSON: NaN is not JSON")):
+            done = script("harness.py", "run", *words, "--out", self.folder / "out.json")
+            with self.subTest(text=text):
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1))
+                self.assertTrue(done.stderr.startswith("error: ") and text in done.stderr, done.stderr)
+                self.assertFalse((self.folder / "out.json").exists())
+
+
+class Files(InFolder):
+    def test_a_file_is_written_whole_or_not_at_all(self):
+        path = self.folder / "x.json"
+        harness.write(path, {"b": 1, "a": "ü\ud800"})
+        self.assertEqual(path.read_bytes(), b'{\n  "b": 1,\n  "a": "\\u00fc\\ud800"\n}\n')
+        with self.assertRaises(ValueError):
+            harness.write(path, float("nan"))
+        with mock.patch("os.fsync", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+            self.assert_refused("x.json: cannot be written: No space left on device", harness.write, path, 1)
+        self.assertEqual(harness.read_json(path), {"b": 1, "a": "ü\ud800"})
+        self.assertEqual([entry.name for entry in self.folder.iterdir()], ["x.json"])
+
+    def test_a_link_stays_a_link(self):
+        (self.folder / "real").write_text("")
+        (self.folder / "link").symlink_to("real")
+        harness.write(self.folder / "link", 1)
+        self.assertEqual((self.folder / "real").read_text(), "1\n")
+        self.assertTrue((self.folder / "link").is_symlink())
+
+    def test_control_characters_are_printed_as_escapes(self):
+        self.assertEqual(harness.printable("a\x1b[2J\u202eb\u2028\ud800\x9b\n é 😀"), "a\\x1b[2J\\u202eb\\u2028\\ud800\\x9b\\n é 😀")
+
+
+# The log
+
+class TheLog(InFolder):
+    def test_the_header_is_the_plan_and_the_rows_are_in_trial_major_order(self):
+        counts = self.run_small(hardware="a desk")
+        self.assertEqual(counts, {"planned": 6, "already_logged": 0, "ran": 6, "not_run": 0, "stopped_by_budget": False})
+        header, rows = bench.read_log(self.log)
+        self.assertEqual(list(header), ["bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials",
+                                        "case_inputs", "started_at", "budget_s", "environment"])
+        self.assertEqual(header["environment"]["hardware"], "a desk")
+        self.assertEqual(self.keys(), [(case_id, trial) for trial in range(3) for case_id in ("one", "two")])
+        self.assertEqual(list(rows[0]), ["case_id", "trial", "started_at", "latency_s", "metadata", "output"])
+        self.assertEqual(rows[0]["metadata"], {"seed": 1000, "workers": 1})
+
+    def test_a_finished_log_is_left_as_it_is(self):
+        self.run_small()
+        before = self.log.read_bytes()
+        self.assertEqual(self.run_small()["already_logged"], 6)
+        self.assertEqual(self.log.read_bytes(), before)
+
+    def test_a_resumed_run_runs_only_what_is_missing(self):
+        self.run_small(budget_s=1.5, clock=steps(0, 0, 1, 1, 1, 1, 1, 1, 2))
+        logged = self.keys()
+        self.assertTrue(0 < len(logged) < 6)
+        system = Scripted()
+        self.assertEqual(self.run_small(system)["already_logged"], len(logged))
+        self.assertEqual(len(set(self.keys())), 6)
+        self.assertEqual(set(system.seen), set(self.keys()) - set(logged))
+
+    def test_another_plan_is_refused_with_both_values_and_nothing_is_sent(self):
+        self.run_small()
+        before = self.log.read_bytes()
+        for options, keys in (
+                ({"trials": 4}, "trials is 3 in the log, 4 now"), ({"cases": ("one", "three")}, "case_set_sha256 is "),
+                ({"cases": ("one", case("two", input="other"))}, "case_set_sha256 is "),
+                ({"system": Scripted(model="n")}, 'system.model is "m" in the log, "n" now'),
+                ({"system": Scripted(prompt="p")}, 'system.prompt is "" in the log, "p" now'),
+                ({"system": Scripted(options={"temperature": 2})}, 'system.options is null in the log, {"temperature": 2} now')):
+            with self.subTest(keys=keys):
+                system = options.get("system") or Scripted()
+                self.assert_refused(keys, self.run_small, **{"system": system, **options})
+                self.assertEqual(system.seen, [])
+        with mock.patch.object(harness, "HARNESS_VERSION", "2"):
+            self.assert_refused('harness_version is "1" in the log, "2" now', self.run_small)
+        self.assertEqual(self.log.read_bytes(), before)
+
+    def test_a_cut_at_every_byte_of_the_last_rows_and_the_header_resumes_to_the_same_log(self):
+        answer = {"category": "billing", "needs_human": False, "note": "ü€😀\u2028\ud800\0"}
+        self.run_small(Scripted(lambda case, trial: answer), trials=2)
+        whole = self.log.read_bytes()
+        rows = [bench.response_part(row) for row in self.rows()]
+        lines = whole.splitlines(keepends=True)
+        cuts = [*range(len(lines[0]) + 1), *range(len(whole) - len(lines[-1]) - len(lines[-2]), len(whole) + 1)]
+        self.assertGreater(len(cuts), 700)
+        with mock.patch("os.fsync"):        # thousands of syncs would test the disk
+            for cut in cuts:
+                self.log.write_bytes(whole[:cut])
+                counts = self.run_small(Scripted(lambda case, trial: answer), trials=2)
+                self.assertEqual([bench.response_part(row) for row in self.rows()], rows, f"cut at {cut}")
+                whole_lines = sum(len(b"".join(lines[:number])) - 1 <= cut for number in range(2, len(lines) + 1))
+                self.assertEqual(counts["ran"], len(rows) - whole_lines, f"cut at {cut}")
+
+    def test_a_cut_inside_a_character_of_another_writers_utf8_is_dropped(self):
+        self.run_small(Scripted(lambda case, trial: "ü€😀"), trials=1)
+        header, *rows = self.log.read_text().splitlines()
+        raw = [json.dumps(json.loads(line), ensure_ascii=False).encode() for line in (header, *rows)]
+        last = raw[-1]
+        for cut in range(1, len(last)):
+            self.log.write_bytes(raw[0] + b"\n" + raw[1] + b"\n" + last[:cut])
+            self.assertEqual(self.keys(), [("one", 0)], f"cut at {cut}")
+        self.log.write_bytes(b"\n".join(raw))
+        self.assertEqual(self.rows()[1]["output"], "ü€😀")
+
+    def test_what_may_follow_a_torn_or_last_line_changes_nothing(self):
+        self.run_small(trials=1)
+        whole = self.log.read_bytes()
+        torn = whole[:-20]
+        for name, data, ran in (
+                ("no newline", whole[:-1], 0), ("blank lines", whole + b"\n \n\n", 0), ("CRLF", whole.replace(b"\n", b"\r\n"), 0),
+                ("BOM", b"\xef\xbb\xbf" + whole, 0), ("NUL bytes", whole + b"\0" * 512, 0), ("torn", torn, 1),
+                ("torn, blank lines", torn + b"\n\n", 1), ("torn, CRLF", torn + b"\r\n", 1), ("torn, NUL bytes", torn + b"\0" * 99, 1),
+                ("torn, CRLF file", torn.replace(b"\n", b"\r\n"), 1)):
+            with self.subTest(name):
+                self.log.write_bytes(data)
+                self.assertEqual(self.run_small(trials=1)["ran"], ran)
+                self.assertEqual(sorted(self.keys()), [("one", 0), ("two", 0)])
+                self.assertEqual(self.run_small(trials=1)["ran"], 0)
+
+    def test_a_dropped_line_is_reported_with_its_size(self):
+        self.run_small(trials=1)
+        self.log.write_bytes(self.log.read_bytes()[:-20])
+        size = len(self.log.read_bytes().splitlines()[-1])
+        warnings = []
+        self.run_small(trials=1, warn=warnings.append)
+        self.assertEqual(warnings, [f"{self.log}: a torn last line of {size} bytes is dropped"])
+
+    def test_damage_is_refused_with_its_line_and_the_file_stays_as_it_was(self):
+        self.run_small(trials=2)
+        header, *rows = self.log.read_bytes().splitlines(keepends=True)
+        row = json.loads(rows[1])
+
+        def edited(**changes):
+            return (json.dumps({**row, **changes}) + "\n").encode()
+        unknown = {key: row[key] for key in row if key != "output"}
+        for name, lines, text in (
+                ("not JSON", [header, rows[0], b"{x\n", *rows[2:]], "line 3: not JSON"),
+                ("cut in the middle", [header, rows[0], rows[1][:30] + b"\n", *rows[2:]], "line 3: not JSON"),
+                ("blank in the middle", [header, rows[0], b"\n", *rows[1:]], "line 3: not JSON"),
+                ("NaN", [header, edited(output=float("nan")), *rows[2:]], "line 2: not JSON: NaN"),
+                ("foreign case", [header, edited(case_id="x")], 'line 2: case "x" is not of the plan'),
+                ("foreign trial", [header, edited(trial=2)], "line 2: trial 2 is not of the plan"),
+                ("trial as text", [header, edited(trial="1")], 'line 2: trial "1" is not of the plan'),
+                ("trial as truth", [header, edited(trial=True)], "line 2: trial true is not of the plan"),
+                ("twice", [header, *rows, rows[0]], 'line 6: trial 0 of case "one" is logged already in line 2'),
+                ("neither", [header, (json.dumps(unknown) + "\n").encode()], "line 2: it has not exactly one of output and error"),
+                ("claims NotRun", [header, (json.dumps({**unknown, "error": {"types": ["NotRun"], "message": ""}}) + "\n").encode()],
+                 "line 2: a logged trial may not claim to be NotRun"),
+                ("no latency", [header, edited(latency_s=None)], "line 2: latency_s is not"),
+                ("a number", [header, b"12\n"], "line 2: it is not the row of a trial"),
+                ("no header", rows, "line 1: it is not the header"),
+                ("header twice", [header, header, *rows], "line 2: it is not the row"),
+                ("torn header, then rows", [header[:50] + b"\n", *rows], "line 1: it is not the header")):
+            with self.subTest(name):
+                self.log.write_bytes(b"".join(lines))
+                self.assert_refused(text, self.run_small, trials=2)
+                self.assert_refused(f"{self.log}: {text}", bench.read_log, self.log)
+                self.assertEqual(self.log.read_bytes(), b"".join(lines))
+
+    def test_a_file_that_is_no_log_is_refused_and_kept(self):
+        for text in ("hello", "{", '{"name": "x"}', "[]\n", '{"bench_version": 1', "\x00a", "{}"):
+            with self.subTest(text):
+                self.log.write_text(text)
+                if text in ("{", "\x00a"):
+                    continue
+                self.assert_refused("line 1: it is not the header", self.run_small)
+                self.assertEqual(self.log.read_text(), text)
+
+    def test_a_log_that_cannot_be_opened_is_refused(self):
+        self.log.mkdir()
+        self.assert_refused("the log cannot be opened: Is a directory", self.run_small)
+        self.assert_refused("the log cannot be read: Is a directory", bench.read_log, self.log)
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        self.assert_refused("not a regular file", bench.run_bench, Scripted(), case_set("a"), ["development"], 1, fifo)
+        self.assert_refused("the log cannot be opened: File exists", bench.run_bench, Scripted(), case_set("a"), ["development"], 1,
+                            self.write("file", "") / "log.jsonl")
+
+    @unittest.skipIf(hasattr(os, "geteuid") and os.geteuid() == 0, "root may write everywhere")
+    def test_a_read_only_log_is_refused(self):
+        self.run_small()
+        self.log.chmod(0o400)
+        self.assert_refused("Permission denied", self.run_small, trials=3)
+
+    def test_an_empty_log_holds_no_run_yet(self):
+        self.log.write_bytes(b"")
+        self.assert_refused("holds no run yet", bench.read_log, self.log)
+        self.assertEqual(self.run_small()["ran"], 6)
+
+    def test_hostile_text_survives_the_log_the_recording_and_the_run_record(self):
+        texts = ["\u2028\u2029\x85\x0c\x1c", "\ud800 lone", "\0", "\u202eright", "👩‍👩‍👧", "x" * 1_000_000, "a\r\nb", "</script>"]
+        cases = case_set(*(case(f"c{number}\u2028") for number in range(len(texts))))
+        system = Scripted(lambda case, trial: Answer(texts[int(case["id"][1])], {"reply": texts[int(case["id"][1])]}))
+        bench.run_bench(system, cases, ["development"], 1, self.log)
+        path = self.folder / "recording.json"
+        harness.write(path, bench.to_recording(self.log, cases))
+        record = harness.replay(harness.read_json(path), triage_task, cases)
+        harness.write(path, record)
+        self.assertEqual([row["output"] for row in harness.read_json(path)["results"]], texts)
+        self.assertEqual([row["metadata"]["reply"] for row in record["results"]], texts)
+        self.assertEqual(self.log.read_bytes().count(b"\n"), len(texts) + 1)
+        self.assertTrue(self.log.read_bytes().isascii())
+
+
+class ARun(InFolder):
+    def test_the_budget_is_checked_between_trials(self):
+        counts = self.run_small(Scripted(), budget_s=10, clock=steps(*range(0, 200, 3)))
+        self.assertTrue(counts["stopped_by_budget"])
+        self.assertEqual(counts["ran"] + counts["not_run"], 6)
+        self.assertEqual(self.run_small(budget_s=0)["ran"], 0)
+        self.assertFalse(self.run_small(budget_s=100)["stopped_by_budget"])
+
+    def test_a_wall_clock_that_jumps_changes_nothing(self):
+        with mock.patch("time.time", side_effect=itertools.cycle((1e9, -1e9))):
+            self.assertEqual(self.run_small(budget_s=60)["ran"], 6)
+        self.assertTrue(all(0 <= row["latency_s"] < 10 for row in self.rows()))
+
+    def test_a_system_that_is_down_stops_the_run_and_its_trial_stays_unrun(self):
+        def answer(case, trial):
+            return SystemDown("start the server") if trial == 1 else dict(GOOD)
+        with self.assertRaises(SystemDown) as caught:
+            self.run_small(Scripted(answer))
+        self.assertEqual(caught.exception.counts, {"planned": 6, "already_logged": 0, "ran": 2, "not_run": 4, "stopped_by_budget": False})
+        self.assertEqual(self.keys(), [("one", 0), ("two", 0)])
+        self.assertEqual(self.run_small()["ran"], 4)
+
+    def test_a_system_that_is_down_at_the_start_leaves_no_log(self):
+        def check_model():
+            raise SystemDown("no model")
+        with self.assertRaises(SystemDown):
+            self.run_small(Scripted(check_model=check_model))
+        self.assertFalse(self.log.exists())
+
+    def test_five_trials_in_a_row_without_a_reply_stop_the_run(self):
+        refused = [Rejection("message is blank"), *[ConnectionError("broken")] * 9]
+        with self.assertRaises(SystemDown) as caught:
+            self.run_small(Scripted(lambda case, trial: refused[trial]), trials=10, cases=("one",))
+        self.assertEqual(len(self.rows()), 6)
+        self.assertIn("5 trials in a row had no reply of the model, the last with ConnectionError: broken", str(caught.exception))
+
+    def test_a_reply_that_cannot_be_used_is_still_a_reply(self):
+        error = ValueError("no JSON")
+        error.metadata = {"reply": "hm"}
+        self.assertEqual(self.run_small(Scripted(lambda case, trial: error), trials=8)["ran"], 16)
+
+    def test_an_output_that_cannot_be_logged_does_not_end_the_run(self):
+        self.assertEqual(self.run_small(Scripted(lambda case, trial: {1, 2}), trials=8)["ran"], 16)
+        self.assertEqual({row["error"]["types"][0] for row in self.rows()}, {"OutputError"})
+
+    def test_waiting_for_a_server_goes_on_where_it_stopped(self):
+        down = iter([SystemDown("away", may_return=True)] * 2)
+        system = Scripted(lambda case, trial: next(down, dict(GOOD)) if trial == 1 else dict(GOOD))
+        with mock.patch.object(bench, "WAIT_PAUSE_S", 0.01):
+            self.assertEqual(self.run_small(system, wait_s=30)["ran"], 6)
+        self.assertEqual(len(set(self.keys())), 6)
+
+    def test_what_waiting_cannot_mend_is_not_waited_for(self):
+        system = Scripted(lambda case, trial: SystemDown("no such model"))
+        with self.assertRaises(SystemDown):
+            self.run_small(system, wait_s=1000)
+
+    def test_each_invocation_primes_with_the_cases_that_came_before(self):
+        primed = []
+        system = Scripted(prime=lambda cases: primed.append([entry["id"] for entry in cases]))
+        self.run_small(system, cases=("a", "b", "c"), trials=2)
+        self.assertEqual(primed, [["a", "b", "c"]])
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        self.log.write_bytes(b"".join(lines[:3] + lines[4:6]))      # without c 0 and c 1
+        primed.clear()
+        self.run_small(system, cases=("a", "b", "c"), trials=2)
+        self.assertEqual(primed, [["c", "a", "b"], ["c", "a", "b"]])
+
+    def test_workers_run_every_trial_once_in_any_order(self):
+        def answer(case, trial):
+            time.sleep(random.Random(f"{case['id']}{trial}").random() / 500)
+            return dict(GOOD)
+        for workers in (2, 4, 9):
+            self.log.unlink(missing_ok=True)
+            self.assertEqual(self.run_small(Scripted(answer), trials=20, workers=workers)["ran"], 40)
+            self.assertEqual(len(set(self.keys())), 40)
+            self.assertEqual({row["metadata"]["workers"] for row in self.rows()}, {workers})
+
+    def test_a_server_that_goes_away_under_many_workers_costs_no_trial(self):
+        system = Scripted(lambda case, trial: SystemDown("gone") if trial == 3 else dict(GOOD))
+        with self.assertRaises(SystemDown) as caught:
+            self.run_small(system, trials=6, workers=3)
+        counts = caught.exception.counts
+        self.assertEqual(len(set(self.keys())), counts["ran"])
+        self.assertEqual(counts["ran"] + counts["not_run"], 12)
+        self.assertEqual(self.run_small(trials=6, workers=3)["already_logged"], counts["ran"])
+
+    def test_a_log_that_is_removed_or_replaced_is_noticed_before_the_next_trial(self):
+        def removed(case, trial):
+            if trial == 1:
+                self.log.unlink()
+            return dict(GOOD)
+        self.assert_refused("removed or replaced", self.run_small, Scripted(removed))
+
+        def replaced(case, trial):
+            if trial == 1:
+                shutil.copy(self.log, self.folder / "copy")
+                os.replace(self.folder / "copy", self.log)
+            return dict(GOOD)
+        self.assert_refused("removed or replaced", self.run_small, Scripted(replaced))
+
+        def written(case, trial):
+            with open(self.log, "ab") as file:
+                file.write(b"x")
+            return dict(GOOD)
+        self.log.unlink(missing_ok=True)
+        self.assert_refused("changed under the run", self.run_small, Scripted(written))
+
+    def test_a_disk_that_fails_stops_the_run_with_whole_rows(self):
+        self.run_small(trials=1)
+        whole = self.log.read_bytes()
+        real = os.write
+
+        def short(fd, data):
+            return real(fd, bytes(data)[:7])
+        self.log.unlink()
+        with mock.patch("os.write", short):
+            self.run_small(trials=1)
+        self.assertEqual(len(self.log.read_bytes().splitlines()), len(whole.splitlines()))
+        for name in ("os.write", "os.fsync"):
+            self.log.unlink()
+            self.run_small(budget_s=0)
+            before = self.log.read_bytes()
+            with mock.patch(name, side_effect=OSError(errno.EIO, "Input/output error")):
+                self.assert_refused(f"{self.log}: the log cannot be written: Input/output error", self.run_small)
+            self.assertEqual(self.log.read_bytes(), before)
+        self.assertEqual(self.run_small()["ran"], 6)
+
+    def test_a_sync_follows_every_row(self):
+        with mock.patch("os.fsync", wraps=os.fsync) as synced:
+            self.run_small()
+        self.assertEqual(synced.call_count, 1 + 1 + 6)      # the header, the folder, the rows
+
+
+class TakingOver(InFolder):
+    def old(self, name, trials=2, system=None, cases=("one", "two")):
+        path = self.folder / name
+        bench.run_bench(system or Scripted(), case_set(*cases), ["development"], trials, path)
+        return path
+
+    def test_a_finished_log_grows_without_repeating_a_trial(self):
+        old = self.old("old.jsonl")
+        before = old.read_bytes()
+        system = Scripted()
+        counts = self.run_small(system, sources=[old])
+        self.assertEqual((counts["already_logged"], counts["ran"]), (4, 2))
+        self.assertEqual(system.seen, [("one", 2), ("two", 2)])
+        header, _ = bench.read_log(self.log)
+        self.assertEqual(header["from"], [{"sha256": harness.hashlib.sha256(before).hexdigest()}])
+        self.assertEqual((header["taken_over"], header["run_again"]), (4, 0))
+        self.assertEqual(old.read_bytes(), before)
+        self.assertEqual(self.run_small(sources=[old])["already_logged"], 6)
+        self.assertEqual(self.run_small()["already_logged"], 6)
+
+    def test_the_good_rows_of_a_damaged_log_are_rescued(self):
+        old = self.old("old.jsonl")
+        lines = old.read_bytes().splitlines(keepends=True)
+        old.write_bytes(b"".join([*lines[:2], b"garbage\n", *lines[3:]]))
+        warnings = []
+        counts = self.run_small(sources=[old], trials=2, warn=warnings.append)
+        self.assertEqual((counts["already_logged"], counts["ran"]), (3, 1))
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("line 3 is left out: not JSON", warnings[0])
+
+    def test_only_cases_with_the_same_text_are_taken_over(self):
+        old = self.old("old.jsonl")
+        counts = self.run_small(cases=(case("one", expect={"category": "account"}), case("two", input="new"), "three"), trials=2, sources=[old])
+        self.assertEqual((counts["already_logged"], counts["ran"]), (2, 4))
+
+    def test_unanswered_trials_run_again_only_on_purpose_and_are_counted(self):
+        replied = ValueError("no JSON")
+        replied.metadata = {"reply": "hm"}
+        results = {("one", 0): ConnectionError("broken"), ("two", 0): replied, ("one", 1): Rejection("no")}
+        old = self.old("old.jsonl", system=Scripted(lambda case, trial: results.get((case["id"], trial), dict(GOOD))))
+        self.assertEqual(self.run_small(trials=2, sources=[old])["ran"], 0)
+        self.log.unlink()
+        system = Scripted()
+        self.assertEqual(self.run_small(system, trials=2, sources=[old], redo_unanswered=True)["ran"], 1)
+        self.assertEqual(system.seen, [("one", 0)])
+        self.assertEqual(bench.read_log(self.log)[0]["run_again"], 1)
+        recording = bench.to_recording(self.log, case_set("one", "two"))
+        self.assertEqual(recording["provenance"]["run_again"], 1)
+        longer = self.folder / "longer.jsonl"
+        bench.run_bench(Scripted(), case_set("one", "two"), ["development"], 3, longer, sources=[self.log])
+        self.assertEqual(bench.read_log(longer)[0]["run_again"], 1)
+
+    def test_several_logs_are_merged_and_contradictions_refused(self):
+        old, other = self.old("old.jsonl", trials=1), self.old("other.jsonl", trials=2)
+        self.assertEqual(self.run_small(sources=[old, other])["already_logged"], 4)
+        self.log.unlink()
+        liar = self.old("liar.jsonl", system=Scripted(lambda case, trial: "other"))
+        self.assert_refused('trial 0 of case "one" has one result in', self.run_small, sources=[old, liar])
+        self.assertFalse(self.log.exists())
+
+    def test_a_trial_twice_in_one_damaged_log_counts_once_or_is_refused(self):
+        old = self.old("old.jsonl", trials=1)
+        lines = old.read_bytes().splitlines(keepends=True)
+        old.write_bytes(b"".join([*lines, lines[1]]))
+        self.assertEqual(self.run_small(trials=1, sources=[old])["already_logged"], 2)
+        self.log.unlink()
+        old.write_bytes(b"".join([*lines, lines[1].replace(b"billing", b"account")]))
+        self.assert_refused("one result", self.run_small, trials=1, sources=[old])
+
+    def test_another_systems_trials_are_refused(self):
+        old = self.old("old.jsonl", system=Scripted(model="n"))
+        self.assert_refused('system.model is "n" there, "m" now', self.run_small, sources=[old])
+
+    def test_a_take_over_that_was_cut_short_is_finished_first(self):
+        old = self.old("old.jsonl")
+        self.run_small(sources=[old], budget_s=0)
+        whole = self.log.read_bytes()
+        header_end = whole.index(b"\n") + 1
+        for cut in (header_end, header_end + 50, len(whole) - 5):
+            self.log.write_bytes(whole[:cut])
+            self.assert_refused("cut short", self.run_small)
+            counts = self.run_small(sources=[old], budget_s=0)
+            self.assertEqual((counts["already_logged"], counts["ran"]), (4, 0))
+            self.assertEqual(self.log.read_bytes(), whole)
+
+    def test_a_log_of_other_sources_is_refused(self):
+        old, other = self.old("old.jsonl"), self.old("other.jsonl", trials=1)
+        self.run_small(sources=[old])
+        self.assert_refused("not begun from these --from logs", self.run_small, sources=[other])
+
+
+# Real processes
+
+SLOW_SYSTEM = '''
+import random, time
+from harness import Answer
+class Slow:
+    name, version, mode, model, prompt, tools = "slow", "1", "live", "m", "", []
+    def __init__(self, pause_s): self.pause_s = pause_s
+    def seed_for(self, trial): return 1000 + trial
+    def respond(self, case, trial):
+        time.sleep(self.pause_s)
+        text = f"{case['id']} {trial} \\u20ac\\U0001f600\\u2028"
+        return Answer({"text": text, "draw": random.Random(text).random()}, {"seed": 1000 + trial, "reply": text})
+slow, hanging = Slow(0.004), Slow(1000)
+'''
+
+
+class Processes(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.write("slow.py", SLOW_SYSTEM)
+
+    def start(self, *words, system="slow:slow", trials=10, log=None, **options):
+        return subprocess.Popen([sys.executable, str(HERE / "bench.py"), "--system", system, "--trials", str(trials),
+                                 "--log", str(log or self.log), *map(str, words)], cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, encoding="utf-8", stdin=subprocess.DEVNULL,
+                                env={**os.environ, "PYTHONIOENCODING": "utf-8"}, **options)
+
+    def finish(self, process):
+        """(exit status, stdout, stderr) of a process that ends by itself."""
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        return process.returncode, out, err
+
+    def wait_for_rows(self, process, count, log=None):
+        """Return once the log has so many rows."""
+        path = log or self.log
+        for _ in range(3000):
+            if path.exists() and path.read_bytes().count(b"\n") > count:
+                return
+            if process.poll() is not None:
+                self.fail(f"the process ended: {process.communicate()}")
+            time.sleep(0.005)
+        self.fail("no rows within 15 s")
+
+    def outputs(self, log=None):
+        return {(row["case_id"], row["trial"]): row["output"] for row in bench.read_log(log or self.log)[1]}
+
+
+class Crashes(Processes):
+    def test_thirty_kills_lose_no_trial_and_repeat_none(self):
+        kills, rng, trials, known = 0, random.Random(20), 60, set()
+        while kills < 30:
+            process = self.start(trials=trials, *(("--workers", "3") if kills % 2 else ()))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.08 + rng.random() * 0.25)
+            kills += process.poll() is None
+            process.kill()
+            process.communicate()
+            if self.log.exists() and self.log.stat().st_size > 700:
+                rows = self.keys()
+                self.assertEqual(len(set(rows)), len(rows), "a trial was logged twice")
+                self.assertLessEqual(known, set(rows), "a logged trial vanished")
+                known = set(rows)
+                if len(known) > 9 * trials * 0.8:       # nearly done: begin again with more killing to do
+                    self.log.unlink()
+                    known = set()
+        status, out, err = self.finish(self.start(trials=trials, *("--workers", "3")))
+        self.assertEqual((status, re.sub("warning: .* dropped\n", "", err)), (0, ""))
+        undisturbed = self.folder / "undisturbed.jsonl"
+        self.finish(self.start("--workers", "8", trials=trials, log=undisturbed))
+        self.assertEqual(self.outputs(), self.outputs(undisturbed))
+        self.assertEqual(len(self.keys()), 9 * trials)
+
+    def test_a_hundred_torn_logs_resume_as_real_processes(self):
+        self.finish(self.start("--workers", "8", trials=2))
+        whole, expected = self.log.read_bytes(), self.outputs()
+        rng = random.Random(7)
+        last = len(b"".join(whole.splitlines(keepends=True)[-2:]))
+
+        def torn(number):
+            log = self.folder / f"torn{number}.jsonl"
+            log.write_bytes(whole[:rng.randrange(len(whole) - last, len(whole))])
+            return log, self.finish(self.start(trials=2, log=log))
+        with ThreadPoolExecutor(4) as pool:
+            for log, (status, out, err) in pool.map(torn, range(100)):
+                self.assertEqual((status, self.outputs(log)), (0, expected), err)
+
+    def test_two_starters_at_once_end_with_one_log_and_one_refusal(self):
+        for _ in range(3):
+            self.log.unlink(missing_ok=True)
+            ends = [self.finish(process) for process in [self.start(trials=6), self.start(trials=6)]]
+            self.assertEqual(sorted(status for status, _, _ in ends), [0, 1])
+            self.assertEqual(len(set(self.keys())), 54)
+            refusal = next(err for status, _, err in ends if status)
+            self.assertEqual(refusal, f"error: {self.log}: another bench.py is writing this log; wait for it, or give another --log\n")
+
+    def test_a_reader_of_a_running_log_sees_whole_rows(self):
+        process = self.start(trials=20)
+        self.wait_for_rows(process, 3)
+        seen = 0
+        while process.poll() is None:
+            rows = self.rows()
+            self.assertGreaterEqual(len(rows), seen)
+            seen = len(rows)
+        self.finish(process)
+        self.assertEqual(len(self.rows()), 180)
+
+
+class Interrupts(Processes):
+    def interrupted(self, number, *words, rows=4, again=False, **options):
+        """The end of a process that got a signal once it had logged some rows."""
+        process = self.start(*words, trials=50, **options)
+        if rows:
+            self.wait_for_rows(process, rows)
+        process.send_signal(number)
+        if again:
+            process.send_signal(number)
+        return self.finish(process)
+
+    def test_each_signal_ends_the_run_in_good_order(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+            with self.subTest(status=status):
+                self.log.unlink(missing_ok=True)
+                ended, out, err = self.interrupted(number)
+                self.assertEqual((ended, err), (status, ""))
+                logged = len(self.keys())
+                self.assertIn(f"slow: planned 450, already logged 0, ran {logged}, not run {450 - logged} "
+                              "(interrupted; the same command resumes)\n", out)
+
+    def test_a_hanging_call_is_left_at_once(self):
+        for workers in ("1", "4"):
+            self.log.unlink(missing_ok=True)
+            process = self.start("--workers", workers, system="slow:hanging")
+            self.wait_for_rows(process, 0)
+            process.send_signal(signal.SIGINT)
+            status, out, err = self.finish(process)
+            self.assertEqual((status, out, err), (130, "slow: planned 90, already logged 0, ran 0, not run 90 "
+                                                       "(interrupted; the same command resumes)\n", ""))
+
+    def test_a_second_interrupt_leaves_at_once_and_the_log_resumes(self):
+        status, out, err = self.interrupted(signal.SIGINT, again=True)
+        self.assertIn(status, (130, -signal.SIGINT))
+        self.assertEqual(err, "")
+        self.assertEqual(len(set(self.keys())), len(self.keys()))
+
+    @unittest.skipUnless(Path("/proc/self/status").exists(), "needs /proc to see when the script has begun")
+    def test_an_interrupt_at_any_moment_of_the_start_is_quiet(self):
+        for pause_ms in range(0, 120, 8):
+            process = self.start(system="slow:hanging")
+            # Before the script's first lines have run, it is the interpreter that a signal finds.
+            status = Path(f"/proc/{process.pid}/status")
+            while not int(re.search("SigCgt:\t(.*)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
+                time.sleep(0.001)
+            time.sleep(pause_ms / 1000)
+            process.send_signal(signal.SIGINT)
+            ended, out, err = self.finish(process)
+            self.assertEqual((ended, err), (130, ""), f"after {pause_ms} ms")
+
+    def test_what_the_caller_ignores_stays_ignored(self):
+        process = self.start(trials=3, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_for_rows(process, 1)
+        process.send_signal(signal.SIGHUP)
+        self.assertEqual(self.finish(process)[0], 0)
+
+    def test_a_reader_of_stdout_that_leaves_loses_nothing(self):
+        process = self.start(trials=2)
+        process.stdout.close()
+        process.stdout = None
+        self.assertEqual(self.finish(process)[::2], (0, ""))
+        self.assertEqual(len(self.keys()), 18)
+
+
+class Disks(Processes):
+    @unittest.skipUnless(hasattr(signal, "SIGXFSZ"), "this system has no file-size limits")
+    def test_a_file_size_limit_stops_the_run_and_lifting_it_resumes(self):
+        import resource
+        limit = 3000
+        process = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        status, out, err = self.finish(process)
+        self.assertEqual((status, err), (1, f"error: {self.log}: the log cannot be written: File too large; mend that, then run the "
+                                            "same command: all trials logged so far are kept\n"))
+        logged = len(self.keys())
+        self.assertIn(f"ran {logged}, not run {90 - logged}", out)
+        status, out, err = self.finish(self.start())
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn(f"already logged {logged}, ran {90 - logged}, not run 0", out)
+
+    def test_a_full_disk_stops_the_run_and_room_resumes_it(self):
+        mount = self.folder / "small"
+        mount.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(mount)], capture_output=True, check=False) \
+            if shutil.which("mount") else None
+        if done is None or done.returncode:
+            self.skipTest("this machine mounts no tmpfs for us")
+        self.addCleanup(subprocess.run, ["umount", str(mount)], check=True)
+        log = mount / "log.jsonl"
+        status, out, err = self.finish(self.start(trials=30, log=log))
+        self.assertEqual((status, err.count("\n")), (1, 1))
+        self.assertIn("No space left on device", err)
+        logged = len(self.outputs(log))
+        subprocess.run(["mount", "-o", "remount,size=10m", str(mount)], check=True)
+        status, out, err = self.finish(self.start(trials=30, log=log))
+        self.assertEqual(status, 0, err)
+        self.assertIn(f"already logged {logged}, ran {270 - logged}", out)
+
+
+class TheCommand(InFolder):
+    def bench(self, *words, **options):
+        return script("bench.py", *words, cwd=self.folder, **options)
+
+    def test_bad_use_gets_one_line_and_status_2(self):
+        for words, text in ((["--trials", "0"], "argument --trials: '0' is not a whole number from 1 up"),
+                            (["--budget-s", "-1"], "argument --budget-s: '-1' is not a number of seconds, 0 or more"),
+                            (["--budget-s", "nan"], "argument --budget-s: 'nan' is not a number of seconds, 0 or more"),
+                            (["--workers", "x"], "argument --workers: 'x' is not a whole number from 1 up"),
+                            (["--trails", "3"], 'unrecognized arguments: --trails 3; did you mean "--trials"'),
+                            (["--redo-unanswered"], "--redo-unanswered needs --from"),
+                            (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
+                            (["--model", "x", "--system", "a:b"], "not allowed with argument")):
+            with self.subTest(words=words):
+                done = self.bench(*words)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1))
+                self.assertTrue(done.stderr.startswith("error: ") and text in done.stderr, done.stderr)
+
+    def test_what_cannot_be_run_gets_one_line_and_status_1(self):
+        for words, text in ((["--system", "model_triage:bayess"], 'did you mean "bayes"?'), (["--task", "triage"], "no task module triage.py"),
+                            (["--cases", self.write("bad.json", "{")], "bad.json: not JSON"),
+                            (["--cases", self.folder / "none.json"], "none.json: No such file or directory"),
+                            (["--log", self.folder], "the log cannot be opened: Is a directory"),
+                            (["--option", "top_k=3"], "has no options to set"), (["--convert", "x.json"], "the log cannot be read"),
+                            (["--from", "none.jsonl"], "none.jsonl: the log cannot be read")):
+            with self.subTest(words=words):
+                done = self.bench(*words)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1))
+                self.assertTrue(done.stderr.startswith("error: ") and text in done.stderr, done.stderr)
+        self.assertEqual(sorted(entry.name for entry in self.folder.iterdir()), ["bad.json"])
+
+    def test_the_default_log_is_named_after_the_system(self):
+        for name, log in (("bayes", "bayes"), ("qwen3.5:0.8b", "qwen3.5-0.8b"), ("llama3.2:3b", "llama3.2-3b"),
+                          ("hf.co/a/B:Q4", "hf.co-a-b-q4-" + harness.sha256("hf.co/a/B:Q4")[:8]),
+                          ("con", "con-" + harness.sha256("con")[:8]), ("../x", "x-" + harness.sha256("../x")[:8])):
+            self.assertEqual(bench.default_log(name), Path("runs") / f"{log}.jsonl")
+        names = ["a/b:c", "a:b/c", "a-b:c", "A/b:c", "x" * 300, "x" * 301, "...", ""]
+        self.assertEqual(len({str(bench.default_log(name)).casefold() for name in names}), len(names))
+        self.assertLess(max(len(bench.default_log(name).name) for name in names), 120)
+
+    def test_a_plan_that_differs_in_its_trials_alone_gets_the_command_that_extends_it(self):
+        self.assertEqual(self.bench("--trials", "1").returncode, 0)
+        done = self.bench("--trials", "2")
+        self.assertEqual(done.returncode, 1)
+        command = re.search("to extend it: python3 (.*)", done.stderr)[1]
+        self.assertEqual(command, f"{HERE / 'bench.py'} --trials 2 --from runs/bayes.jsonl --log runs/bayes-new.jsonl")
+        grown = script(*command.split(), cwd=self.folder)
+        self.assertIn("planned 18, already logged 9, ran 9, not run 0", grown.stdout)
+
+    def test_ascii_and_other_encodings_of_the_console_get_stand_ins(self):
+        for encoding in ("ascii", "cp1252"):
+            done = self.bench("--trials", "2", env={"PYTHONIOENCODING": encoding})
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("+ passed  - failed", done.stdout)
+        self.assertTrue((self.folder / "runs" / "bayes.jsonl").read_bytes().isascii())
+
+    def test_it_runs_in_an_empty_environment(self):
+        done = subprocess.run([sys.executable, str(HERE / "bench.py"), "--trials", "1"], cwd=self.folder, env={}, capture_output=True,
+                              timeout=30, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_help_is_the_manual(self):
+        for name in ("bench.py", "report.py", "harness.py"):
+            done = script(name, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"python3 {name}", done.stdout)
+
+    def test_piped_output_has_no_escape_codes_and_color_can_be_forced(self):
+        self.assertNotIn("\x1b", self.bench("--trials", "1").stdout)
+        self.assertIn("\x1b[32m", self.bench("--trials", "1", "--color", "always").stdout)
+        self.assertIn("\x1b[32m", self.bench("--trials", "1", env={"FORCE_COLOR": "1", "NO_COLOR": ""}).stdout)
+        self.assertNotIn("\x1b", self.bench("--trials", "1", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout)
+
+
+class TheGrid(unittest.TestCase):
+    ascii_term = bench.Terminal(80, False, bench.ASCII_GLYPHS)
+
+    def record(self, letters, refuses=()):
+        """A run record from {case_id: "+-!."}."""
+        verdicts = {"+": "pass", "-": "fail", "!": "incomplete", ".": "incomplete"}
+        rows = [{"case_id": case_id, "trial": trial, "verdict": verdicts[letter], "reason": "NotRun: x" if letter == "." else "E: x",
+                 **({"expects_rejection": True} if case_id in refuses else {})}
+                for case_id, cells in letters.items() for trial, letter in enumerate(cells)]
+        return {"manifest": {"trials": len(next(iter(letters.values())))}, "results": rows}
+
+    def test_a_row_a_case_and_a_cell_a_trial(self):
+        grid = bench.format_grid(self.record({"charged-twice": "++++", "product-advice": "-+!.", "late-order": "--..", "blank": "++++"},
+                                             refuses=["blank"]), self.ascii_term)
+        self.assertEqual(grid, ["case            trial 0-3  passed",
+                                "charged-twice   ++++          4/4",
+                                "product-advice  -+!.          1/3  flaky",
+                                "late-order      --..          0/2  never",
+                                "blank           ++++          4/4  no model call",
+                                "+ passed  - failed  ! incomplete  . not run"])
+
+    def test_an_extra_column_stands_before_the_note(self):
+        grid = bench.format_grid(self.record({"a": "+-"}), self.ascii_term, ("95 % interval", {"a": "0.1 to 0.9"}))
+        self.assertEqual(grid[:2], ["case  trial 0-1  passed  95 % interval", "a     +-            1/2     0.1 to 0.9  flaky"])
+
+    def test_nothing_is_wider_than_the_terminal_and_counts_stay(self):
+        for width, trials, name in itertools.product((40, 80, 200), (1, 10, 100, 1000), ("a", "n" * 90, "名前" * 30)):
+            record = self.record({name: "+-" * (trials // 2) + "+" * (trials % 2)})
+            for term in (bench.Terminal(width, False, bench.ASCII_GLYPHS), bench.Terminal(width, False, bench.VERDICT_GLYPHS)):
+                lines = bench.format_grid(record, term)
+                self.assertLessEqual(max(map(bench.columns, lines)), width)
+                self.assertIn(f"/{trials}", lines[1])
+
+    def test_progress_is_one_line_on_a_terminal_and_nothing_quick_elsewhere(self):
+        stream = io.StringIO()
+        progress = bench.Progress("x", stream, clock=steps(0, 30, 70, 70))
+        row = {"output": 1, "latency_s": 1}
+        for ran in (1, 2):
+            progress({"planned": 8, "already_logged": 2, "ran": ran, "not_run": 6 - ran}, ran * 2.0, row)
+        progress.erase()
+        self.assertEqual(stream.getvalue(), "x: 4 of 8 trials, 0.5 a second, 8 s left\n")
+
+    def test_times_are_said_in_their_largest_units(self):
+        self.assertEqual([bench.format_duration(seconds) for seconds in (0.4, 59.6, 200, 7500)], ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"])
+        self.assertEqual([bench.format_latency(seconds) for seconds in (0.000101, 0.0994, 0.44, 12.345)], ["0.101 ms", "99.4 ms", "0.44 s", "12.35 s"])
+
+
+# The embedded sampler
+
+BILLING, DELIVERY = ("billing", False), ("delivery", False)
+TWO_EXAMPLES = (("billing", False, ("Refund my card.",)), ("delivery", False, ("Where is my parcel?",)))
+SHARES = {"a": 1, "b": 1, "c": 2}
+
+
+def saying(text):
+    """A case with this message."""
+    return {"id": "x", "input": text}
+
+
+def runs_of_8(text):
+    """Every run of 8 words of a text."""
+    said = model_triage.words(text)
+    return {tuple(said[start:start + 8]) for start in range(len(said) - 7)}
+
+
+def all_messages():
+    """The messages of all 16 cases that are text."""
+    cases = harness.load_cases(harness.DEFAULT_CASES, triage_task)["cases"]
+    return [case["input"] for case in cases if isinstance(case["input"], str)]
+
+
+def example_messages():
+    """All messages that bayes has learnt from."""
+    return [message for _, _, messages in model_triage.EXAMPLES for message in messages]
+
+
+def draws(weights, text, number):
+    """The labels drawn for one text with the seeds from 0."""
+    return [model_triage.draw(weights, seed, text) for seed in range(number)]
+
+
+class BayesArithmeticTest(unittest.TestCase):
+    def test_words_are_casefolded_and_of_any_script(self):
+        self.assertEqual(model_triage.words("STRASSE, Straße – l'Été: 日本 2x!"),
+                         ["strasse", "strasse", "l", "été", "日本", "2x"])
+
+    def test_a_fit_has_every_word_once_more_than_it_was_said(self):
+        examples = (("billing", False, ("Pay my card", "my my")), ("delivery", False, ("Late",)))
+        self.assertEqual(model_triage.fit(examples), {
+            BILLING: (2, {"pay": 2, "my": 4, "card": 2, "late": 1}),
+            DELIVERY: (1, {"pay": 1, "my": 1, "card": 1, "late": 2})})
+
+    def test_likelihoods_are_what_a_hand_computes(self):
+        # 6 words are known: billing has 3 + 6 = 9 smoothed words, delivery 4 + 6 = 10.
+        self.assertEqual(model_triage.likelihoods(model_triage.fit(TWO_EXAMPLES), "My PARCEL, please!"), {
+            BILLING: Fraction(2, 9) * Fraction(1, 9),
+            DELIVERY: Fraction(2, 10) * Fraction(2, 10)})
+
+    def test_weights_are_what_a_hand_computes(self):
+        # (2/81) / (1/25) = 50/81, whose square root is 0.78567…
+        self.assertEqual(model_triage.label_weights(model_triage.fit(TWO_EXAMPLES), "my parcel"),
+                         {BILLING: 785, DELIVERY: 1000})
+
+    def test_no_known_word_leaves_the_prior(self):
+        fitted = model_triage.fit(TWO_EXAMPLES[:1] + (("delivery", False, ("Where?", "When?", "Why?")),))
+        for text in ("?!", "日本語", "zzz"):
+            self.assertEqual(model_triage.label_weights(fitted, text), {BILLING: 1000, DELIVERY: 3000})
+
+    def test_unknown_and_repeated_words_change_nothing(self):
+        fitted = model_triage.bayes.fitted
+        self.assertEqual(model_triage.label_weights(fitted, "Where is my parcel? " * 5000 + "zzz"),
+                         model_triage.label_weights(fitted, "Where is my parcel?"))
+
+    def test_every_weight_is_a_whole_number(self):
+        for text in all_messages() + ["\ud800 parcel", " ".join(example_messages())]:
+            weights = model_triage.label_weights(model_triage.bayes.fitted, text)
+            self.assertEqual({type(weight) for weight in weights.values()}, {int})
+            self.assertGreaterEqual(max(weights.values()), 1000)
+
+
+class BayesDrawTest(unittest.TestCase):
+    def test_known_draws_are_the_same_on_every_python(self):
+        self.assertEqual("".join(draws(SHARES, "Hello", 40)), "aabaabccbacacccccabbaaacccccacbbcbccaaac")
+
+    def test_2000_draws_match_the_posterior(self):
+        for text in all_messages():
+            weights = model_triage.label_weights(model_triage.bayes.fitted, text)
+            drawn = Counter(draws(weights, text, 2000))
+            for label, weight in weights.items():
+                expected = 2000 * weight // sum(weights.values())
+                self.assertAlmostEqual(drawn[label], expected, delta=80, msg=(text, label))
+
+    def test_a_weight_of_0_is_never_drawn(self):
+        self.assertEqual(set(draws({"a": 0, "b": 3, "c": 0}, "Hello", 500)), {"b"})
+
+    def test_two_messages_of_one_trial_are_independent_draws(self):
+        pairs = Counter(zip(draws(SHARES, "Hello", 1600), draws(SHARES, "Hello!", 1600)))
+        for one, first in SHARES.items():
+            for other, second in SHARES.items():
+                self.assertAlmostEqual(pairs[one, other], 100 * first * second, delta=60, msg=(one, other))
+
+
+class BayesTest(unittest.TestCase):
+    def test_it_describes_itself(self):
+        self.assertEqual(harness.system_identity(model_triage.bayes),
+                         {"name": "bayes", "version": "1", "mode": "embedded", "model": "bayes@4bf543270e33",
+                          "prompt": "", "tools": []})
+
+    def test_an_edited_example_is_another_model(self):
+        edited = (("billing", False, ("Refund my cart.",)),) + TWO_EXAMPLES[1:]
+        self.assertNotEqual(model_triage.Bayes(edited).model, model_triage.Bayes(TWO_EXAMPLES).model)
+
+    def test_nothing_is_fitted_before_the_first_message(self):
+        system = model_triage.Bayes()
+        harness.system_identity(system)
+        self.assertNotIn("fitted", vars(system))
+
+    def test_an_answer_has_its_seed_and_its_weight(self):
+        system = model_triage.Bayes(TWO_EXAMPLES)
+        weights = {"billing": "785/1785", "delivery": "1000/1785"}
+        for trial in range(20):
+            answer = system.respond(saying("my parcel"), trial)
+            weight = weights[answer.output["category"]]
+            self.assertEqual(answer.metadata, {"seed": 1000 + trial, "weight": weight})
+
+    def test_an_answer_depends_on_seed_and_message_alone(self):
+        asked = [(saying(text), trial) for text in ("Where is it?", "My card!") for trial in range(20)]
+        there = [model_triage.Bayes().respond(*each) for each in asked]
+        back = [model_triage.bayes.respond(*each) for each in reversed(asked)]
+        self.assertEqual(there, back[::-1])
+
+    def test_a_blank_message_is_refused(self):
+        for text in ("", "   \n", "\r\n\t\r\n", "\u3000"):
+            with self.assertRaisesRegex(harness.Rejection, "^message is blank$"):
+                model_triage.bayes.respond(saying(text), 0)
+
+    def test_a_message_that_is_no_text_is_refused(self):
+        for case in (saying(None), saying(7), saying(["Hello"]), {"id": "x"}):
+            with self.assertRaisesRegex(harness.Rejection, "^message is not text$"):
+                model_triage.bayes.respond(case, 0)
+
+    def test_ten_trials_pass_as_recorded(self):
+        case_set = harness.load_cases(harness.DEFAULT_CASES, triage_task)
+        recording = harness.record(model_triage.bayes, case_set, ["development"], 10)
+        rows = harness.replay(recording, triage_task, case_set)["results"]
+        passed = Counter(row["case_id"] for row in rows if row["verdict"] == "pass")
+        self.assertEqual(passed, {
+            "charged-twice": 7, "stuck-tracking": 9, "password-changed": 10, "product-advice": 9,
+            "refund-missing": 8, "charged-after-closing": 2, "blank-message": 10, "missing-body": 10,
+            "late-order": 8})
+
+    def test_the_hash_seed_of_python_changes_nothing(self):
+        code = ("from model_triage import bayes\n"
+                "print([bayes.respond({'input': 'Is it lost?'}, trial) for trial in range(20)])")
+        printed = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                                  cwd=Path(model_triage.__file__).parent,
+                                  env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")}
+        self.assertEqual(len(printed), 1)
+
+
+class BayesExamplesTest(unittest.TestCase):
+    def test_no_example_shares_8_words_with_a_case(self):
+        of_cases = set().union(*map(runs_of_8, all_messages()))
+        self.assertGreater(len(of_cases), 200)
+        for message in example_messages():
+            self.assertEqual(runs_of_8(message) & of_cases, set(), message)
+
+    def test_no_example_stands_twice(self):
+        self.assertEqual(len(set(example_messages())), len(example_messages()))
+
+    def test_every_label_has_as_many_examples(self):
+        self.assertEqual({label[:2]: len(label[2]) for label in model_triage.EXAMPLES},
+                         {("billing", False): 12, ("delivery", False): 12, ("account", False): 12,
+                          ("account", True): 12, ("other", False): 12})
+
+
+# The Ollama side
+
+WIRE = json.loads((HERE / "recorded" / "ollama-wire.json").read_text())
+DIGESTS = {"smollm2:135m": "fd5f44c0b5aff6453726119fc560d73a8a995a55b4a49804bc24b1969ecf1794",
+           "gemma4:e2b": "b37049369adf" + "0" * 52}
+
+
+def chat_body(content=json.dumps(GOOD), message=None, **changes):
+    """The body of a normal chat answer; a change to None takes the key out."""
+    body = {"model": "smollm2:135m", "created_at": "2026-11-29T20:01:28Z",
+            "message": {"role": "assistant", "content": content, **(message or {})},
+            "done": True, "done_reason": "stop", "total_duration": 490006744, "load_duration": 1356485,
+            "prompt_eval_count": 60, "prompt_eval_duration": 131049000, "eval_count": 20,
+            "eval_duration": 352432000, **changes}
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def ollama_host(value):
+    """The context in which OLLAMA_HOST has that value."""
+    return mock.patch.dict(os.environ, OLLAMA_HOST=value)
+
+
+class FakeOllama:
+    """A stand-in Ollama server on a loopback port, over real sockets that are kept open between requests.
+
+        with FakeOllama({"status": 503}, {"delay": 0.1}) as server:
+            …       # the first chat is answered with 503, the second late, all later ones as usual
+
+    Inside the with block OLLAMA_HOST is its address. A reply is a dict; every key may be left out:
+
+        status   200
+        body     text, bytes, or a value that is sent as JSON; else a normal chat answer, or an error's
+        headers  {name: value}, beside Content-Length
+        chunked  True sends the body in chunks
+        delay    seconds before the answer
+        drip     seconds before each byte
+        cut      send only so many bytes of the answer, head included, and then do what `after` says
+        raw      the bytes of the whole answer, instead of the above
+        after    "keep" the connection open, "close" it, "reset" it, or "hang" until the server stops;
+                 "close" where there is a cut, else "keep"
+
+    usual is the reply to a chat once the given ones are used up: a dict, or a function of (request, number of
+    the chat, from 0) that returns one. others maps the other paths to their replies. requests logs every request
+    as {method, path, headers, body (from JSON), connection (its number, from 0)}; chats are the bodies of the
+    chats. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
+
+    def __init__(self, *replies, usual=None, models=DIGESTS):
+        details = {"parameter_size": "134.52M", "quantization_level": "Q4_1"}
+        listed = [{"name": name, "digest": digest, "details": details} for name, digest in models.items()]
+        loaded = [{"name": name, "size": 200, "size_vram": 50, "context_length": 4096} for name in models]
+        self.replies, self.usual = list(replies), usual or {}
+        self.others = {"/api/version": {"body": {"version": "0.33.0"}},
+                       "/api/tags": {"body": {"models": listed}}, "/api/ps": {"body": {"models": loaded}}}
+        self.requests, self.connections, self.chatted, self.port = [], 0, 0, 0
+        self.lock = threading.Lock()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def paths(self):
+        return [request["path"] for request in self.requests]
+
+    @property
+    def chats(self):
+        return [request["body"] for request in self.requests if request["path"].endswith("/api/chat")]
+
+    def start(self):
+        self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        self.stopping, self.open = threading.Event(), set()
+        self.threads = [threading.Thread(target=self._accept, daemon=True)]
+        self.threads[0].start()
+        return self
+
+    def stop(self):
+        if self.stopping.is_set():
+            return
+        self.stopping.set()
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), 5).close()       # wakes accept
+        self.threads[0].join()
+        with self.lock:
+            for connection in self.open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(5)
+
+    def __enter__(self):
+        self.start()
+        self.environment = ollama_host(self.address)
+        self.environment.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.environment.stop()
+        self.stop()
+
+    def _accept(self):
+        with self.listener:
+            while True:
+                connection, _ = self.listener.accept()
+                if self.stopping.is_set():
+                    return connection.close()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self.lock:
+                    self.open.add(connection)
+                    number, self.connections = self.connections, self.connections + 1
+                thread = threading.Thread(target=self._serve, args=(connection, number), daemon=True)
+                self.threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection, number):
+        with contextlib.suppress(OSError), connection.makefile("rb") as stream:
+            while request := self._read(stream, number):
+                if not self._send(connection, self._reply_to(request)):
+                    break
+        connection.close()
+        with self.lock:
+            self.open.discard(connection)
+
+    def _read(self, stream, number):
+        start = stream.readline().decode("latin-1").split()
+        if not start:
+            return None
+        headers = {}
+        while line := stream.readline().decode("latin-1").strip():
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        text = stream.read(int(headers.get("content-length", 0)))
+        return {"method": start[0], "path": start[1], "headers": headers,
+                "body": json.loads(text) if text else None, "connection": number}
+
+    def _reply_to(self, request):
+        with self.lock:
+            self.requests.append(request)
+            if not request["path"].endswith("/api/chat"):
+                return self.others.get(request["path"].removeprefix("/ollama"), {"status": 404, "body": ""})
+            number, self.chatted = self.chatted, self.chatted + 1
+            if self.replies:
+                return self.replies.pop(0)
+        return self.usual(request, number) if callable(self.usual) else self.usual
+
+    def _bytes_of(self, reply):
+        status = reply.get("status", 200)
+        body = reply.get("body", chat_body() if status == 200 else {"error": "as the test wants it"})
+        text = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        content = text if isinstance(text, bytes) else text.encode()
+        headers = {"Content-Length": len(content), **reply.get("headers", {})}
+        if reply.get("chunked") or "Transfer-Encoding" in headers:
+            headers["Transfer-Encoding"] = "chunked"
+            del headers["Content-Length"]
+            half = len(content) // 2
+            parts = [part for part in (content[:half], content[half:]) if part]
+            content = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"HTTP/1.1 {status} Any\r\n{head}\r\n".encode() + content
+
+    def _send(self, connection, reply):
+        """Whether the connection goes on."""
+        if "delay" in reply:
+            self.stopping.wait(reply["delay"])
+        content = reply["raw"] if "raw" in reply else self._bytes_of(reply)
+        content = content[:reply.get("cut")]
+        for byte in content if "drip" in reply else ():
+            if self.stopping.wait(reply["drip"]):
+                return False
+            connection.sendall(bytes([byte]))
+        if "drip" not in reply:
+            connection.sendall(content)
+        after = reply.get("after", "close" if "cut" in reply else "keep")
+        if after == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif after == "hang":
+            self.stopping.wait()
+        return after == "keep"
+
+
+HANG = {"cut": 0, "after": "hang"}
+CASES = json.loads((HERE / "cases.json").read_text())["cases"][:9]
+BY_ID = {case["id"]: case for case in CASES}
+CASE = BY_ID["charged-twice"]
+
+
+def small(**settings):
+    """A system of the stand-in's smollm2:135m that asks a busy server again without long pauses."""
+    system = ModelTriage("smollm2:135m").configured(**settings)
+    system.pauses_s = (0.01, 0.02)
+    return system
+
+
+def verdict(system, case=CASE, trial=0):
+    """(what a trial gets, its metadata): "Answer" or the name of its error."""
+    try:
+        return "Answer", system.respond(case, trial).metadata
+    except Exception as error:
+        return type(error).__name__, getattr(error, "metadata", None)
+
+
+def refusal(test, function, *arguments):
+    """The SystemDown that a call raises."""
+    with test.assertRaises(SystemDown) as caught:
+        function(*arguments)
+    return caught.exception
+
+
+# What a trial gets whose POST /api/chat is answered like this: patterns of the recorded exchanges' names.
+CHAT_VERDICTS = {
+    "Answer": "chars_* chat_*_seed* chat_name_uppercase ctx64_* keep_alive_0 load_smollm2_* logprobs_smollm2 "
+              "long_smollm2_default opt_num_predict_0 opt_num_predict_minus1",
+    "TruncatedReply": "chat_gemma3_free_text chat_*_num_predict3 ctx128_*_shift_false format_json "
+                      "messages_content_* opt_num_ctx_0 opt_seed_float opt_seed_minus1 "
+                      "opt_temperature_negative opt_unknown_name par_* queue_full_loading_1 "
+                      "queue_full_loading_7 think_absent unknown_top_level_field",
+    "JSONDecodeError": "chat_smollm2_free_text ctx128_*_past_context format_empty_string format_null",
+    "UnfinishedReply": "keep_alive_0_no_messages load_only_no_messages messages_empty repeat_token_abort*",
+    "ContextOverflow": "long_smollm2_shift_false long_smollm2_truncate_false*",
+    "ServerError": "format_number opt_num_predict_string opt_seed_string opt_temperature_string runner_killed_*",
+    "BadReply": "server_sig*",
+    "TimeoutError": "client_disconnect_nonstream",
+    "SystemDown": "bad_json_* chat_get chat_model_not_* chat_not_installed* format_schema_* model_* "
+                  "path_trailing_slash queue_full_loading_0 queue_full_loading_2 server_not_running "
+                  "think_bogus think_high think_true_smollm2",
+}
+# What the preflight says when its own question was answered like this.
+PREFLIGHT_VERDICTS = {
+    "ready": "keepalive_conn ps_* tags version",
+    "SystemDown": "head_version path_unknown post_version root server_not_running_version show_not_installed "
+                  "tags_empty version_trailing_slash",
+}
+
+
+def matching(verdicts, name):
+    return [outcome for outcome, patterns in verdicts.items()
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split())]
+
+
+def reply_of(exchange):
+    """The stand-in's reply that repeats a recorded answer."""
+    if "status" not in exchange:
+        return HANG if "client closed" in exchange.get("socket_error", "") else {"cut": 0}
+    reply = {key: exchange[key] for key in ("status", "headers", "body")}
+    return {**reply, "after": "close"} if exchange["request"].startswith("HEAD") else reply
+
+
+class RecordedExchanges(unittest.TestCase):
+    """Every exchange recorded from a real server, repeated by the stand-in."""
+
+    def test_every_exchange_has_one_verdict(self):
+        for name, exchange in WIRE["exchanges"].items():
+            chat = "/api/chat" in exchange["request"]
+            self.assertEqual(len(matching(CHAT_VERDICTS if chat else PREFLIGHT_VERDICTS, name)), 1, name)
+
+    def test_a_trial_gets_the_verdict_of_its_answer(self):
+        with FakeOllama() as server:
+            for name, exchange in WIRE["exchanges"].items():
+                if "/api/chat" not in exchange["request"]:
+                    continue
+                with self.subTest(name):
+                    if "refused" in exchange.get("socket_error", ""):
+                        server.stop()
+                    server.replies = [reply_of(exchange)] * 3
+                    system = small(timeout_s=0.2 if reply_of(exchange) == HANG else 30)
+                    got, metadata = verdict(system)
+                    self.assertEqual([got], matching(CHAT_VERDICTS, name))
+                    if exchange.get("status") == 200:
+                        self.assertEqual(metadata.get("reply", ""), json.loads(exchange["body"])["message"]["content"])
+                    system.close()
+                    if server.stopping.is_set():
+                        server.start()
+
+    def test_the_preflight_tells_a_usable_server_from_others(self):
+        for name, exchange in WIRE["exchanges"].items():
+            if "/api/chat" in exchange["request"]:
+                continue
+            path = exchange["request"].split()[1]
+            with self.subTest(name), FakeOllama() as server:
+                server.others[path if path in server.others else "/api/version"] = reply_of(exchange)
+                if "refused" in exchange.get("socket_error", ""):
+                    server.stop()
+                try:
+                    system = small()
+                    system.check_model()
+                    system.server_facts()
+                    got = "ready"
+                except SystemDown:
+                    got = "SystemDown"
+                self.assertEqual([got], matching(PREFLIGHT_VERDICTS, name))
+
+    def test_what_the_server_says_of_a_loaded_model(self):
+        with FakeOllama() as server:
+            server.others |= {"/api/tags": reply_of(WIRE["exchanges"]["tags"]),
+                              "/api/ps": reply_of(WIRE["exchanges"]["ps_smollm2_loaded"])}
+            system = small()
+            system.check_model()
+            self.assertEqual(system.server_facts(), {"quantization_level": "Q4_1", "parameter_size": "134.52M",
+                                                     "context_length": 4096, "gpu_percent": 0})
+
+
+# The values of OLLAMA_HOST that Ollama's own client cannot use either, and why.
+UNUSABLE_HOSTS = {
+    "ftp://example.com": "ftp:// is neither http:// nor https://",
+    "unix:///run/x": "unix:// is neither http:// nor https://",
+    "://": ":// is neither http:// nor https://",
+    "http://user:pw@example.com:99": '"user:pw@example.com:99" is no host\'s name or address',
+    "example.com:0": "0 is no port to connect to",
+    "example.com:+80": "+80 is no port to connect to",
+    "1.2.3.4:5:6": '"1.2.3.4:5:6" is no host\'s name or address',
+    "exa mple": '"exa mple" is no host\'s name or address',
+}
+
+
+class ServerAddress(unittest.TestCase):
+
+    def test_ollama_host_is_read_as_ollama_reads_it(self):
+        for value, url in WIRE["hosts"]:
+            with self.subTest(value):
+                if value in UNUSABLE_HOSTS:
+                    self.assertEqual(
+                        str(refusal(self, model_triage.server_address, value)),
+                        f"OLLAMA_HOST is {json.dumps(value)}, which cannot work: {UNUSABLE_HOSTS[value]}; "
+                        "set it to something like 127.0.0.1:11434 or https://example.com")
+                else:
+                    self.assertEqual(model_triage.server_address(value).url, url)
+
+    def test_what_a_client_connects_to(self):
+        for value, expected in {
+                "": (False, "127.0.0.1", 11434, "127.0.0.1:11434", ""),
+                ":1234": (False, "127.0.0.1", 1234, ":1234", ""),
+                "[::]:80": (False, "::1", 80, "[::1]:80", ""),
+                "fe80::1%eth0": (False, "fe80::1%eth0", 11434, "[fe80::1]:11434", ""),
+                "https://example.com/a/b?x=1#y": (True, "example.com", 443, "example.com:443", "/a/b%3Fx=1%23y"),
+                "http://example.com:1234/ollama/": (False, "example.com", 1234, "example.com:1234", "/ollama"),
+                "10.0.0.5:011434": (False, "10.0.0.5", 11434, "10.0.0.5:011434", ""),
+                "HTTP://example.com": (False, "example.com", 11434, "example.com:11434", "")}.items():
+            self.assertEqual(dataclasses.astuple(model_triage.server_address(value))[:5], expected)
+
+    def test_a_path_stands_before_every_request(self):
+        with FakeOllama() as server, ollama_host(f"http://{server.address}/ollama/"):
+            small().respond(CASE, 0)
+            self.assertEqual(server.paths, ["/ollama/api/version", "/ollama/api/chat"])
+
+    def test_proxy_settings_do_not_apply(self):
+        nowhere = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
+        with FakeOllama(), mock.patch.dict(os.environ, nowhere):
+            self.assertEqual(small().respond(CASE, 0).output, GOOD)
+
+    def test_a_server_without_tls_cannot_be_reached_by_https(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"https://127.0.0.1:{server.getsockname()[1]}"
+            thread = threading.Thread(target=lambda: server.accept()[0].close())
+            thread.start()
+            with ollama_host(address):
+                self.assertIn(f"{address} cannot be reached (", str(refusal(self, small().respond, CASE, 0)))
+            thread.join()
+
+    def test_an_unknown_host_is_named_with_the_setting(self):
+        unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        with ollama_host("http://olama.lan:80"), mock.patch("socket.getaddrinfo", side_effect=unknown):
+            down = refusal(self, small().respond, CASE, 0)
+        self.assertEqual((str(down), down.may_return), (
+            'OLLAMA_HOST is "http://olama.lan:80", and its host "olama.lan" is not known '
+            "(Name or service not known): correct the value, or the name look-up", False))
+
+    def test_a_look_up_that_fails_for_now_may_return(self):
+        passing = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        with ollama_host("ollama.lan"), mock.patch("socket.getaddrinfo", side_effect=passing):
+            self.assertTrue(refusal(self, small().respond, CASE, 0).may_return)
+
+    def test_the_name_look_up_is_no_part_of_the_deadline_and_is_done_once(self):
+        look_up, slow = socket.getaddrinfo, []
+
+        def slow_look_up(*arguments, **options):
+            slow.append(time.sleep(0.8))
+            return look_up(*arguments, **options)
+
+        with FakeOllama(), mock.patch("socket.getaddrinfo", slow_look_up):
+            system = small(timeout_s=0.7)
+            system.server_version = "0.33.0"
+            self.assertEqual([verdict(system)[0] for _ in range(3)], ["Answer"] * 3)
+        self.assertEqual(len(slow), 1)
+
+
+class OneRequest(unittest.TestCase):
+
+    def test_a_trial_is_one_request(self):
+        with FakeOllama() as server:
+            answer = small().respond(CASE, 3)
+            self.assertEqual([(request["method"], request["path"]) for request in server.requests],
+                             [("GET", "/api/version"), ("POST", "/api/chat")])
+            self.assertEqual(server.chats, [{
+                "model": "smollm2:135m",
+                "messages": [{"role": "system", "content": model_triage.PROMPT},
+                             {"role": "user", "content": CASE["input"]}],
+                "stream": False, "think": False,
+                "format": {"type": "object",
+                           "properties": {
+                               "category": {"type": "string", "enum": ["billing", "delivery", "account", "other"]},
+                               "needs_human": {"type": "boolean"}},
+                           "required": ["category", "needs_human"], "additionalProperties": False},
+                "truncate": False, "shift": False,
+                "options": {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096, "seed": 1003}}])
+            self.assertEqual(answer, Answer(GOOD, {
+                "reply": '{"category": "billing", "needs_human": false}',
+                "eval_count": 20, "prompt_eval_count": 60, "done_reason": "stop",
+                "total_duration_s": 0.490006744, "load_duration_s": 0.001356485,
+                "prompt_eval_duration_s": 0.131049, "eval_duration_s": 0.352432,
+                "seed": 1003, "temperature": 1.0, "server_version": "0.33.0", "timeout_s": 120.0,
+                "after_prime": False, "tries": 1}))
+
+    def test_any_prompt_and_schema_make_a_system(self):
+        schema = {"type": "array", "items": {"type": "integer"}}
+        with FakeOllama({"body": chat_body("[3, 4]")}) as server:
+            system = model_triage.OllamaChat("smollm2:135m", "Count the words and the vowels.", schema)
+            self.assertEqual(system.respond(CASE, 0).output, [3, 4])
+            chat, = server.chats
+        self.assertEqual((chat["messages"][0]["content"], chat["format"]), ("Count the words and the vowels.", schema))
+
+    def test_the_identity_of_a_pinned_model_needs_no_server(self):
+        self.assertEqual({**harness.system_identity(model_triage.gemma), "prompt": None}, {
+            "name": "gemma4:e2b", "version": "1", "mode": "live", "model": "gemma4:e2b@b37049369adf",
+            "prompt": None, "tools": [],
+            "options": {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096, "think": False},
+            "schema": harness.sha256(harness.canonical(model_triage.SCHEMA))})
+        self.assertEqual(model_triage.qwen.model, "qwen3.5:0.8b@de63045f2975")
+
+    def test_another_tag_is_pinned_to_the_digest_that_is_installed(self):
+        with FakeOllama() as server:
+            system = small()
+            self.assertEqual([system.model, system.model], ["smollm2:135m@fd5f44c0b5af"] * 2)
+            self.assertEqual(server.paths, ["/api/tags"])
+
+    def test_blank_and_missing_messages_never_reach_the_model(self):
+        with FakeOllama() as server:
+            for case in (BY_ID["blank-message"], BY_ID["missing-body"]):
+                with self.assertRaises(Rejection) as caught:
+                    small().respond(case, 0)
+                self.assertEqual(str(caught.exception), case["expect_rejection"])
+            self.assertEqual(server.requests, [])
+
+    def test_importing_the_module_touches_no_network(self):
+        code = "import sys, model_triage; print(sorted({'http.client', 'ssl'} & set(sys.modules)))"
+        done = subprocess.run([sys.executable, "-S", "-E", "-c", code], cwd=HERE, capture_output=True,
+                              text=True)
+        self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
+
+    def test_an_ollama_tag_names_a_system(self):
+        for tag in ("llama3.2:3b", "hf.co/someone/Llama-3.2-1B-GGUF:Q4_K_M", "localhost:5000/me/model:1", "phi3.5"):
+            self.assertEqual(model_triage.system(tag).name, tag)
+
+    def test_a_misspelt_system_is_refused(self):
+        for name in ("bayess", "a b:c d", "llama3.2:", "x:y:z"):
+            with self.assertRaises(RunError):
+                model_triage.system(name)
+
+
+class Replies(unittest.TestCase):
+
+    def assert_reply(self, error, words, **changes):
+        """That a chat body gets this error with these words; returns the trial's metadata."""
+        with FakeOllama({"body": chat_body(**changes)}):
+            with self.assertRaises(Exception) as caught:
+                small().respond(CASE, 0)
+        self.assertEqual((type(caught.exception).__name__, str(caught.exception)), (error, words))
+        return caught.exception.metadata
+
+    def test_a_reply_cut_at_num_predict(self):
+        metadata = self.assert_reply(
+            "TruncatedReply", "the reply was cut after 64 tokens: raise num_predict, or num_ctx",
+            content='{"cat', done_reason="length", eval_count=64)
+        self.assertEqual(metadata["reply"], '{"cat')
+
+    def test_thinking_that_uses_up_all_tokens(self):
+        metadata = self.assert_reply(
+            "TruncatedReply", "the reply was cut after 64 tokens of thinking: raise num_predict, or num_ctx",
+            content="", message={"thinking": "Hm."}, done_reason="length", eval_count=64)
+        self.assertEqual((metadata["reply"], metadata["thinking"]), ("", "Hm."))
+
+    def test_an_empty_answer_after_thinking_has_a_name_of_its_own(self):
+        metadata = self.assert_reply("EmptyReply", "no answer after the thinking",
+                                     content="\n", message={"thinking": "Hm."})
+        self.assertEqual(metadata["thinking"], "Hm.")
+
+    def test_thinking_is_kept_with_an_answer(self):
+        with FakeOllama({"body": chat_body(message={"thinking": "Money, so billing."})}):
+            self.assertEqual(small().respond(CASE, 0).metadata["thinking"], "Money, so billing.")
+
+    def test_an_empty_answer_without_thinking_is_no_json(self):
+        self.assert_reply("JSONDecodeError", "Expecting value: line 1 column 1 (char 0)", content="")
+
+    def test_a_reply_that_the_server_gave_up(self):
+        self.assert_reply("UnfinishedReply", "the server ended the reply before the model did (done is false)",
+                          done=False)
+
+    def test_a_model_that_was_only_loaded(self):
+        self.assert_reply("UnfinishedReply", "the server only loaded the model (done_reason load)",
+                          done_reason="load")
+
+    def test_what_is_not_json_keeps_its_text(self):
+        for reply in ("Billing.", "NaN", '{"category": -Infinity}', "1e999", "9" * 5000, "[" * 100000,
+                      '{"a": 1, "a": 2}', "\ud800", "\0", "{} {}"):
+            with self.subTest(reply[:20]), FakeOllama({"body": chat_body(reply)}):
+                got, metadata = verdict(small())
+                self.assertEqual((got, metadata["reply"]), ("JSONDecodeError", reply))
+
+    def test_a_body_without_the_expected_fields(self):
+        for body in ("", "[]", "null", "Ollama is running", b"\xff\xfe", "9" * 5000, "[" * 100000, '{"a": NaN}',
+                     {"message": "hi", "done": True}, chat_body(done=None), chat_body(content=5),
+                     {"error": "late"}):
+            with self.subTest(str(body)[:30]), FakeOllama({"body": body}):
+                got, metadata = verdict(small())
+                self.assertEqual((got, metadata["seed"], "reply" in metadata), ("BadReply", 1000, False))
+
+    def test_odd_facts_are_left_out_of_the_metadata(self):
+        odd = {"eval_count": "20", "prompt_eval_count": True, "total_duration": -1, "load_duration": 10 ** 400,
+               "prompt_eval_duration": 0.5, "eval_duration": None, "done_reason": 7}
+        with FakeOllama({"body": chat_body(**odd)}):
+            metadata = small().respond(CASE, 0).metadata
+        self.assertEqual(" ".join(metadata), "reply seed temperature server_version timeout_s after_prime tries")
+
+    def test_the_server_errors_own_words_are_kept(self):
+        for body, words in (('{"error":"the runner has\\nstopped"}', "the runner has stopped"),
+                            ('{"error":"{\\"error\\":{\\"message\\":\\"out of memory\\"}}"}', "out of memory"),
+                            ("<html>Oops</html>", "<html>Oops</html>"), ("", "no words"),
+                            ("x" * 1000, "x" * 299 + "…")):
+            with self.subTest(body[:30]), FakeOllama({"status": 500, "body": body}):
+                with self.assertRaises(model_triage.ServerError) as caught:
+                    small().respond(CASE, 0)
+                self.assertEqual((str(caught.exception), caught.exception.metadata["tries"]), (words, 1))
+
+    def test_a_prompt_over_the_context(self):
+        for words in ("request (24135 tokens) exceeds the available context size (4096 tokens), try increasing it",
+                      "the input length exceeds the context length",
+                      "prompt too long; exceeded max context length by 3 tokens"):
+            with self.subTest(words), FakeOllama({"status": 400, "body": {"error": words}}):
+                self.assertEqual(verdict(small())[0], "ContextOverflow")
+
+    def test_a_refused_request_says_what_to_do(self):
+        for status, words, mend in (
+                (404, "model 'smollm2:135m' not found", "`ollama pull smollm2:135m` fetches it"),
+                (404, "404 page not found", "set OLLAMA_HOST to where Ollama runs"),
+                (400, '"smollm2:135m" does not support thinking', "turn think off"),
+                (307, "no words", "set OLLAMA_HOST to the address that it redirects to"),
+                (403, "cloud is disabled",
+                 "mend what it names, in the model's name, the options or the server's settings")):
+            body = "" if words == "no words" else json.dumps({"error": words})
+            with self.subTest(status), FakeOllama({"status": status, "body": body}) as server:
+                down = refusal(self, small().respond, CASE, 0)
+                self.assertEqual((str(down), down.may_return), (
+                    f"the server at http://{server.address} refuses the request (HTTP {status}: {words}): {mend}",
+                    False))
+
+
+class ConnectionAndDeadline(unittest.TestCase):
+
+    def test_one_connection_serves_many_trials(self):
+        with FakeOllama() as server:
+            system = small()
+            for trial in range(20):
+                system.respond(CASE, trial)
+            self.assertEqual((len(server.chats), server.connections), (20, 1))
+
+    def test_a_connection_that_the_server_closed_meanwhile_is_opened_again_before_sending(self):
+        with FakeOllama(usual={"after": "close"}) as server:
+            system = small()
+            for trial in range(5):
+                system.respond(CASE, trial)
+                while server.open:      # until the stand-in has closed its end
+                    time.sleep(0.001)
+            self.assertEqual([chat["options"]["seed"] for chat in server.chats], [1000, 1001, 1002, 1003, 1004])
+
+    def test_an_announced_close_is_honoured(self):
+        with FakeOllama(usual={"headers": {"Connection": "close"}, "after": "close"}) as server:
+            system = small()
+            self.assertEqual([verdict(system)[0] for _ in range(5)], ["Answer"] * 5)
+            self.assertEqual(len(server.chats), 5)
+
+    def test_a_server_that_comes_back_at_the_same_place_is_used_again(self):
+        with FakeOllama() as server:
+            system = small()
+            system.respond(CASE, 0)
+            server.stop()
+            self.assertTrue(refusal(self, system.respond, CASE, 1).may_return)
+            server.start()
+            self.assertEqual(system.respond(CASE, 1).output, GOOD)
+
+    def test_a_chunked_answer_and_one_that_ends_with_the_connection(self):
+        unsized = b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(chat_body()).encode()
+        with FakeOllama({"chunked": True}, {"raw": unsized, "after": "close"}):
+            system = small()
+            self.assertEqual([verdict(system)[0] for _ in range(2)], ["Answer", "Answer"])
+
+    def test_the_deadline_holds_however_slowly_bytes_drip(self):
+        for name, reply in (("no byte", HANG), ("head", {"drip": 0.02}),
+                            ("body", {"body": " " * 2000, "drip": 0.001}),
+                            ("chunks", {"chunked": True, "body": " " * 2000, "drip": 0.001}),
+                            ("half an answer", {"cut": 150, "after": "hang"})):
+            with self.subTest(name), FakeOllama(reply):
+                system = small(timeout_s=0.3)
+                system.server_version = "0.33.0"
+                started = time.monotonic()
+                with self.assertRaises(TimeoutError) as caught:
+                    system.respond(CASE, 0)
+                self.assertLess(time.monotonic() - started, 2)
+                self.assertEqual(str(caught.exception), "no whole answer within 0.3 s")
+                self.assertEqual(caught.exception.metadata, {
+                    "seed": 1000, "temperature": 1.0, "server_version": "0.33.0", "timeout_s": 0.3,
+                    "after_prime": False, "tries": 1})
+
+    def test_a_slow_answer_within_the_deadline_is_an_answer(self):
+        with FakeOllama({"drip": 0.0005}):
+            self.assertEqual(verdict(small())[0], "Answer")
+
+    def test_a_connection_that_breaks_or_talks_nonsense(self):
+        start = b"HTTP/1.1 200 OK\r\n"
+        for name, reply in (("nothing", {"cut": 0}), ("part of the head", {"cut": 30}),
+                            ("part of the body", {"cut": 150}),
+                            ("part of the chunks", {"cut": 250, "chunked": True}),
+                            ("reset", {"cut": 0, "after": "reset"}),
+                            ("reset in the body", {"cut": 150, "after": "reset"}),
+                            ("no HTTP", {"raw": b"SSH-2.0-OpenSSH\r\n", "after": "close"}),
+                            ("a bad status", {"raw": b"HTTP/1.1 abc\r\n\r\n"}),
+                            ("endless headers", {"raw": start + b"A: b\r\n" * 200}),
+                            ("a long line", {"raw": start + b"A: " + b"b" * 70000}),
+                            ("a bad chunk", {"raw": start + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"}),
+                            ("an absurd length", {"raw": start + b"Content-Length: 99999999999999999999\r\n\r\n"}),
+                            ("no content", {"status": 204, "body": ""})):
+            with self.subTest(name), FakeOllama(reply):
+                system = small()
+                got, metadata = verdict(system)
+                self.assertEqual((got, metadata["seed"]), ("BadReply", 1000))
+                self.assertEqual(verdict(system)[0], "Answer")      # whose bytes are not the broken one's
+
+    def test_a_dead_server_costs_one_trial(self):
+        with FakeOllama({"cut": 0}) as server:
+            system = small()
+            self.assertEqual(verdict(system)[0], "BadReply")
+            server.stop()
+            down = refusal(self, system.respond, CASE, 1)
+            self.assertEqual((str(down), down.may_return), (
+                f"no Ollama server at http://{server.address} (connection refused): "
+                "start it with `ollama serve`, or set OLLAMA_HOST to where it runs", True))
+            self.assertEqual(len(server.chats), 1)
+
+    def test_after_a_broken_exchange_the_version_is_asked_before_the_next_trial(self):
+        for reply, timeout_s in (({"cut": 0}, 30), (HANG, 0.2)):
+            with self.subTest(reply), FakeOllama(reply) as server:
+                system = small(timeout_s=timeout_s)
+                verdict(system)
+                system.timeout_s = 30
+                self.assertEqual([verdict(system)[0] for _ in range(2)], ["Answer"] * 2)
+                self.assertEqual([path.removeprefix("/api/") for path in server.paths],
+                                 ["version", "chat", "version", "chat", "chat"])
+
+    def test_a_server_that_has_become_something_else_stops_the_run(self):
+        with FakeOllama({"cut": 0}) as server:
+            system = small()
+            verdict(system)
+            server.others["/api/version"] = {"body": "<html>Router</html>"}
+            self.assertFalse(refusal(self, system.respond, CASE, 1).may_return)
+
+    def test_threads_share_the_connections(self):
+        with FakeOllama(usual={"delay": 0.01}) as server:
+            system = small()
+            system.check_model()
+            with ThreadPoolExecutor(8) as pool:
+                outputs = list(pool.map(lambda trial: system.respond(CASE, trial).output, range(80)))
+            self.assertEqual(outputs, [GOOD] * 80)
+            self.assertLessEqual(server.connections, 8)
+
+    def test_close_ends_calls_in_flight_at_once(self):
+        for name, reply in (("waiting", HANG), ("reading", {"drip": 0.05}), ("pausing", {"status": 503})):
+            with self.subTest(name), FakeOllama(*[reply] * 2) as server:
+                system = small()
+                system.pauses_s = (60,)
+                with ThreadPoolExecutor(2) as pool:
+                    calls = [pool.submit(verdict, system) for _ in range(2)]
+                    while len(server.chats) < 2:
+                        time.sleep(0.001)
+                    started = time.monotonic()
+                    system.close()
+                    self.assertEqual([call.result()[0] for call in calls], ["SystemDown"] * 2)
+                self.assertLess(time.monotonic() - started, 2)
+                self.assertEqual(verdict(system)[0], "Answer")      # a later call starts afresh
+
+
+class BusyServer(unittest.TestCase):
+
+    def test_a_busy_server_is_asked_again(self):
+        for status in (429, 502, 503, 504):
+            with self.subTest(status), FakeOllama({"status": status}, {"status": status}) as server:
+                self.assertEqual((small().respond(CASE, 0).metadata["tries"], len(server.chats)), (3, 3))
+
+    def test_a_server_that_stays_busy_stops_the_run(self):
+        with FakeOllama(usual={"status": 503, "body": {"error": "server busy, please try again."}}) as server:
+            down = refusal(self, small().respond, CASE, 0)
+            self.assertEqual((str(down), down.may_return), (
+                f"the server at http://{server.address} is busy (HTTP 503: server busy, please try again.; "
+                "asked 3 times): wait until it has time", True))
+
+    def test_pauses_grow_and_end(self):
+        pauses = model_triage.PAUSES_S
+        self.assertEqual((sorted(pauses), sum(pauses) < 30), (list(pauses), True))
+
+    def test_a_pause_that_would_outlast_the_deadline_is_not_begun(self):
+        with FakeOllama(usual={"status": 503}) as server:
+            system = small(timeout_s=5)
+            system.pauses_s = (10,)
+            started = time.monotonic()
+            self.assertTrue(refusal(self, system.respond, CASE, 0).may_return)
+            self.assertLess(time.monotonic() - started, 2)
+            self.assertEqual(len(server.chats), 1)
+
+    def test_the_deadline_covers_all_tries(self):
+        with FakeOllama({"status": 503, "delay": 0.6}, HANG):
+            started = time.monotonic()
+            got, metadata = verdict(small(timeout_s=1))
+            self.assertEqual((got, metadata["tries"]), ("TimeoutError", 2))
+            self.assertLess(time.monotonic() - started, 1.5)
+
+
+class Preflight(unittest.TestCase):
+
+    def assert_down(self, server, message, may_return=False, system=None):
+        down = refusal(self, (system or small()).check_model)
+        message = message.replace("SERVER", f"http://{server.address}")
+        self.assertEqual((str(down), down.may_return), (message, may_return))
+
+    def test_the_probe_is_a_trials_request_for_one_token(self):
+        with FakeOllama() as server:
+            system = small(options={"top_k": 20}, think="low")
+            system.check_model()
+            system.respond({"input": system.probe_message}, 0)
+            probe, trial = server.chats
+            self.assertEqual(probe.pop("options"), {**trial.pop("options"), "num_predict": 1})
+            self.assertEqual(probe, trial)
+
+    def test_no_server(self):
+        with FakeOllama() as server:
+            server.stop()
+            self.assert_down(server, "no Ollama server at SERVER (connection refused): "
+                             "start it with `ollama serve`, or set OLLAMA_HOST to where it runs", True)
+
+    def test_a_server_that_is_not_ollama(self):
+        for reply, brought in (({"status": 404, "body": "404 page not found"}, 'HTTP 404, "404 page not found"'),
+                               ({"body": "<html>"}, 'HTTP 200, "<html>"'),
+                               ({"status": 301, "body": ""}, 'HTTP 301, "no words"')):
+            with FakeOllama() as server:
+                server.others["/api/version"] = reply
+                self.assert_down(server, f"SERVER is not an Ollama server: GET /api/version brought {brought}: "
+                                 "set OLLAMA_HOST to where Ollama runs")
+
+    def test_a_server_without_a_version_or_models(self):
+        for path, lacks in (("/api/version", "names no version"), ("/api/tags", "lists no models")):
+            with FakeOllama() as server:
+                server.others[path] = {"body": {"hello": "world"}}
+                self.assert_down(server, f"SERVER is not an Ollama server: its {path} {lacks}: "
+                                 "set OLLAMA_HOST to where Ollama runs")
+
+    def test_a_server_that_does_not_answer(self):
+        with FakeOllama() as server, mock.patch.object(model_triage, "ASK_TIMEOUT_S", 0.1):
+            server.others["/api/version"] = HANG
+            self.assert_down(server, "SERVER does not answer GET /api/version (no whole answer in time): "
+                             "restart the server with `ollama serve`", True)
+
+    def test_a_model_that_is_not_installed(self):
+        for models, hint in ((DIGESTS, 'did you mean "smollm2:135m"?'), ({}, "installed: none"),
+                             ({"llama3:8b": "ab" * 32}, "installed: llama3:8b")):
+            with FakeOllama(models=models) as server:
+                self.assert_down(server, 'the server at SERVER has no model "smollm2:1.7b": '
+                                 f"`ollama pull smollm2:1.7b` fetches it; {hint}",
+                                 system=ModelTriage("smollm2:1.7b"))
+
+    def test_names_are_compared_as_the_server_compares_them(self):
+        with FakeOllama(models={"Qwen3:latest": "ab" * 32}):
+            for tag in ("qwen3", "QWEN3:latest", "library/qwen3", "registry.ollama.ai/library/qwen3:latest"):
+                self.assertEqual(ModelTriage(tag).model, f"{tag}@abababababab")
+
+    def test_another_digest_than_the_pinned_one(self):
+        with FakeOllama(models={"gemma4:e2b": "ab" * 32}) as server:
+            self.assert_down(server, "gemma4:e2b is pinned to b37049369adf, the server has abababababab: "
+                             "`ollama pull gemma4:e2b` may bring the pinned one; "
+                             "--system model_triage:gemma4:e2b measures the installed one",
+                             system=ModelTriage("gemma4:e2b", "b37049369adf"))
+            self.assertEqual(server.chats, [])
+
+    def test_a_model_that_was_exchanged_under_the_run(self):
+        with FakeOllama() as server:
+            system = small()
+            system.check_model()
+            new = {"name": "smollm2:135m", "digest": "sha256:" + "ab" * 32}
+            server.others["/api/tags"] = {"body": {"models": [new]}}
+            self.assert_down(server, "smollm2:135m was fd5f44c0b5af when this began, the server now has "
+                             "abababababab: put the old model back, or measure the new one as a run of its own",
+                             system=system)
+
+    def test_a_pinned_model_that_is_installed_is_ready(self):
+        with FakeOllama():
+            ModelTriage("gemma4:e2b", "b37049369adf").check_model()
+
+    def test_an_option_that_the_server_cannot_use_comes_to_light(self):
+        words = 'option "top_k" must be of type integer'
+        with FakeOllama({"status": 500, "body": {"error": words}}) as server:
+            self.assert_down(server, f"the server cannot run smollm2:135m with these options ({words}): "
+                             "mend what it names, or see the server's log")
+
+    def test_a_schema_that_the_server_cannot_use_comes_to_light(self):
+        with FakeOllama({"status": 400, "body": {"error": "JSON schema conversion failed"}}) as server:
+            self.assert_down(server, "the server at SERVER refuses the request "
+                             "(HTTP 400: JSON schema conversion failed): mend what it names, in the model's name, the options or the server's settings")
+
+    def test_a_context_that_holds_not_even_a_short_message(self):
+        words = "request (230 tokens) exceeds the available context size (64 tokens)"
+        with FakeOllama({"status": 400, "body": {"error": words}}) as server:
+            self.assert_down(server, f"not even a short message fits the context ({words}): raise num_ctx")
+
+    def test_a_probe_that_gets_no_answer(self):
+        with FakeOllama({"cut": 0}) as server:
+            self.assert_down(server, "smollm2:135m does not answer a probe (the connection broke before the whole "
+                             "answer was there (Remote end closed connection without response)): "
+                             "see the server's log, and restart it with `ollama serve`", True)
+
+    def test_loading_a_model_has_a_longer_deadline_than_a_trial(self):
+        with FakeOllama({"delay": 0.4}) as server:
+            system = small(timeout_s=0.3)
+            system.check_model()
+            self.assertEqual(len(server.chats), 1)
+
+    def test_what_the_server_does_not_say_is_left_out(self):
+        with FakeOllama() as server:
+            system = small()
+            system.check_model()
+            self.assertEqual(system.server_facts(), {"quantization_level": "Q4_1", "parameter_size": "134.52M",
+                                                     "context_length": 4096, "gpu_percent": 25})
+            bare = {"name": "smollm2:135m", "digest": DIGESTS["smollm2:135m"]}
+            server.others |= {"/api/tags": {"body": {"models": [bare]}}, "/api/ps": {"status": 404, "body": ""}}
+            system.check_model()
+            self.assertEqual(system.server_facts(), {})
+
+
+class Priming(unittest.TestCase):
+
+    def seen(self, server):
+        """The chats that the stand-in saw: [(the case's id or "probe", "warm" or the trial's number)]."""
+        cases = {case["input"]: case["id"] for case in CASES}
+        return [(cases.get(chat["messages"][1]["content"], "probe"),
+                 "warm" if chat["options"]["num_predict"] == 1 else chat["options"]["seed"] - 1000)
+                for chat in server.chats]
+
+    def test_every_start_sees_exactly_probe_primed_case_trials(self):
+        for place, primed in ((0, "late-order"), (1, "charged-twice"), (7, "charged-after-closing"),
+                              (8, "charged-after-closing"), (9, "late-order"), (16, "charged-after-closing")):
+            with self.subTest(place), FakeOllama() as server:
+                system = small()
+                system.check_model()
+                system.prime(CASES[place % 9:] + CASES[:place % 9])
+                plan = [(case, trial) for trial in range(2) for case in CASES][place:]
+                told = [verdict(system, case, trial)[1] for case, trial in plan]
+                after = [metadata["after_prime"] for metadata in told if metadata]
+                sent = [(case["id"], trial) for case, trial in plan if "expect" in case]
+                self.assertEqual(self.seen(server), [("probe", "warm"), (primed, "warm"), *sent])
+                self.assertEqual(after, [True] + [False] * (len(sent) - 1))
+
+    def test_the_primed_request_is_the_trials_but_for_its_length(self):
+        with FakeOllama() as server:
+            system = small()
+            system.prime([CASE])
+            system.respond(CASE, 0)
+            primed, trial = server.chats
+            self.assertEqual(primed.pop("options"), {**trial.pop("options"), "num_predict": 1})
+            self.assertEqual(primed, trial)
+
+    def test_nothing_to_prime_sends_nothing(self):
+        with FakeOllama() as server:
+            small().prime([])
+            small().prime([BY_ID["blank-message"], BY_ID["missing-body"]])
+            self.assertEqual(server.requests, [])
+
+    def test_a_prompt_that_did_not_fit_left_the_cache_to_the_one_before(self):
+        with FakeOllama({"status": 400, "body": {"error": "exceeds the available context size"}}) as server:
+            small().prime([BY_ID["stuck-tracking"], CASE])
+            self.assertEqual(self.seen(server), [("charged-twice", "warm"), ("stuck-tracking", "warm")])
+
+    def test_a_primed_request_that_fails_is_the_trials_matter(self):
+        for reply in ({"status": 500}, {"cut": 0}, {"body": chat_body(done=False)}):
+            with self.subTest(reply), FakeOllama(reply) as server:
+                system = small()
+                system.prime([BY_ID["stuck-tracking"], CASE])
+                self.assertEqual(verdict(system)[0], "Answer")
+                self.assertEqual(self.seen(server), [("charged-twice", "warm"), ("charged-twice", 0)])
+
+    def test_priming_a_server_that_is_away_stops_the_run(self):
+        with FakeOllama() as server:
+            server.stop()
+            self.assertTrue(refusal(self, small().prime, [CASE]).may_return)
+
+
+class Settings(unittest.TestCase):
+
+    def test_options_are_read_by_their_types(self):
+        given = {"temperature": "0.7", "num_predict": "-1", "num_ctx": "8192", "top_k": "40", "top_p": ".9",
+                 "min_p": "1e-2", "use_mmap": "false", "repeat_penalty": "1", "stop": "END"}
+        system = small(options=given, think="high", timeout_s=600)
+        self.assertEqual(system.options, {
+            "temperature": 0.7, "num_predict": -1, "num_ctx": 8192, "think": "high", "top_k": 40, "top_p": 0.9,
+            "min_p": 0.01, "use_mmap": False, "repeat_penalty": 1.0, "stop": ["END"]})
+        with FakeOllama() as server:
+            system.respond(CASE, 1)
+            chat, = server.chats
+        options = {**system.options, "seed": 1001}
+        self.assertEqual((chat["think"], chat["options"]), (options.pop("think"), options))
+
+    def test_equal_settings_give_equal_identities(self):
+        for left, right in (({"temperature": "1"}, {}), ({"temperature": "-0"}, {"temperature": 0.0}),
+                            ({"top_k": "+7"}, {"top_k": 7}), ({"stop": "a"}, {"stop": '["a"]'})):
+            self.assertEqual(*(harness.canonical(small(options=options).options) for options in (left, right)))
+
+    def test_a_system_so_set_is_a_new_one(self):
+        gemma = model_triage.gemma
+        system = gemma.configured({"temperature": "0"}, "on", 5)
+        self.assertEqual((system.model, system.timeout_s, system.options), (
+            gemma.model, 5.0, {"temperature": 0.0, "num_predict": 64, "num_ctx": 4096, "think": True}))
+        self.assertEqual((gemma.timeout_s, gemma.options), (
+            120.0, {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096, "think": False}))
+
+    def test_the_timeout_is_no_part_of_the_identity(self):
+        self.assertEqual(harness.system_identity(model_triage.gemma.configured(timeout_s=7)),
+                         harness.system_identity(model_triage.gemma))
+
+    def test_settings_that_ollama_has_not_are_refused(self):
+        for options, message in (
+                ({"temprature": "1"}, 'unknown option "temprature"; did you mean "temperature"?'),
+                ({"zzz": "1"}, 'unknown option "zzz"'),
+                ({"seed": "7"}, "option seed is set by the plan: trial t has seed 1000 + t"),
+                ({"temperature": "hot"}, 'option temperature is "hot": it takes a number from 0 up'),
+                ({"temperature": "nan"}, 'option temperature is "nan": it takes a number from 0 up'),
+                ({"temperature": "-1"}, 'option temperature is "-1": it takes a number from 0 up'),
+                ({"temperature": "1e99"}, 'option temperature is "1e99": it takes a number from 0 up'),
+                ({"presence_penalty": "inf"}, 'option presence_penalty is "inf": it takes a number'),
+                ({"top_p": "1.1"}, 'option top_p is "1.1": it takes a number from 0 to 1'),
+                ({"top_k": "4.5"}, 'option top_k is "4.5": it takes a whole number from 0 up'),
+                ({"top_k": True}, "option top_k is true: it takes a whole number from 0 up"),
+                ({"num_predict": "0"}, 'option num_predict is "0": it takes a whole number from 1 up, or -1'),
+                ({"num_ctx": "1_000"}, 'option num_ctx is "1_000": it takes a whole number from 1 up'),
+                ({"use_mmap": "1"}, 'option use_mmap is "1": it takes true or false'),
+                ({"stop": ""}, 'option stop is "": it takes a text, or a JSON list of texts such as ["END"]'),
+                ({"stop": "[1]"}, 'option stop is "[1]": it takes a text, or a JSON list of texts such as ["END"]')):
+            with self.subTest(options), self.assertRaises(RunError) as caught:
+                small(options=options)
+            self.assertEqual(str(caught.exception), message)
+
+    def test_a_think_setting_or_timeout_that_makes_no_sense_is_refused(self):
+        for settings, message in (
+                ({"think": "hihg"}, 'think is "hihg", not one of off, on, low, medium, high; did you mean "high"?'),
+                ({"timeout_s": 0}, "timeout_s is 0: it takes a number of seconds over 0, at most 86400"),
+                ({"timeout_s": 1e6}, "timeout_s is 1000000.0: it takes a number of seconds over 0, at most 86400")):
+            with self.subTest(settings), self.assertRaises(RunError) as caught:
+                small(**settings)
+            self.assertEqual(str(caught.exception), message)
+
+
+# The report
+
+PLAIN = bench.Terminal(80, False, bench.ASCII_GLYPHS)
+MARKS = {"+": ("pass", None, None), "-": ("fail", "triage-outcome", "category is other"),
+         "x": ("fail", "failure-criteria", "needs_human is false"), "!": ("incomplete", None, "TimeoutError: no answer"),
+         ".": ("incomplete", None, "NotRun: planned, but not in the log")}
+# The pass counts published for two local models, 10 trials of the 9 development cases.
+GEMMA = dict.fromkeys(("charged-twice", "stuck-tracking", "password-changed", "product-advice", "refund-missing",
+                       "charged-after-closing", "blank-message", "missing-body", "late-order"), "++++++++++")
+QWEN = {**GEMMA, "password-changed": "++x++x+-++", "product-advice": "--+-----+-", "late-order": "+++-+++++-"}
+REFUSES = ("blank-message", "missing-body")
+PASS_AT_K = [0.8556, 0.921, 0.9472, 0.963, 0.9753, 0.9852, 0.9926, 0.9975, 1.0, 1.0]
+PASS_POWER_K = [0.8556, 0.7901, 0.7509, 0.7222, 0.7006, 0.6852, 0.675, 0.6691, 0.6667, 0.6667]
+
+
+def result(case_id, trial, mark, refuses=(), **metadata):
+    """A row of a run record, whose verdict is that of a mark."""
+    verdict, check, reason = MARKS[mark]
+    output = {"+": {"category": "billing"}, "-": {"category": "other"}, "x": {"category": "other", "why": 1}}.get(mark)
+    row = {"case_id": case_id, "class": "billing", "split": "development", "trial": trial, "verdict": verdict,
+           "check": check, "reason": reason, "output": None if case_id in refuses else output,
+           "metadata": {"recorded_latency_s": None if mark == "." else 0.5, **metadata}}
+    return {**row, "expects_rejection": True} if case_id in refuses else row
+
+
+def run_record(grid, name="small", refuses=(), metadata=None, **manifest):
+    """A run record drawn as {"a": "++-x!."}: passed, passed, two ways to fail, incomplete, not run."""
+    rows = [result(case_id, trial, mark, refuses, **(metadata or {})) for case_id, marks in grid.items()
+            for trial, mark in enumerate(marks)]
+    named = {"name": "small", "sha256": "0" * 64}
+    system = {"name": name, "version": "1", "mode": "replay", "model": "", "prompt": "", "tools": []}
+    return {"manifest": {"harness_version": harness.HARNESS_VERSION, "task": named, "case_set": named, "system": system,
+                         "splits": ["development"], "trials": len(next(iter(grid.values()))),
+                         "recording_sha256": "1" * 64, **manifest}, "results": rows}
+
+
+def matrix(*rows):
+    """A pass matrix drawn as "++-", a row a case."""
+    return [[mark == "+" for mark in row] for row in rows]
+
+
+def report_on(*words):
+    """What the command line makes of these words: its exit status, stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = report.main([str(word) for word in words])
+        except SystemExit as end:
+            status = end.code
+    return SimpleNamespace(status=status, out=out.getvalue(), err=err.getvalue())
+
+
+class Formulas(unittest.TestCase):
+    def test_published_values_of_pass_at_k(self):
+        for n, c, k, value in ((10, 3, 1, 0.3), (10, 3, 2, 0.5333), (10, 3, 5, 0.9167), (10, 3, 8, 1.0), (10, 7, 3, 0.9917),
+                               (4, 2, 2, 0.8333), (200, 13, 1, 0.065), (200, 13, 10, 0.4976), (200, 13, 100, 0.9999),
+                               (5, 1, 3, 0.6), (5, 3, 3, 1.0)):
+            with self.subTest(n=n, c=c, k=k):
+                self.assertEqual(round(report.pass_at_k(n, c, k), 4), value)
+
+    def test_published_values_of_pass_power_k(self):
+        for n, c, k, value in ((10, 7, 3, 0.2917), (4, 2, 2, 0.1667), (4, 2, 3, 0.0), (10, 8, 5, 0.2222)):
+            with self.subTest(n=n, c=c, k=k):
+                self.assertEqual(round(report.pass_power_k(n, c, k), 4), value)
+
+    def test_both_formulas_agree_with_listing_every_subset(self):
+        checked = 0
+        for n in range(1, 9):
+            for trials in itertools.product((False, True), repeat=n):
+                for k in range(1, n + 1):
+                    subsets = list(itertools.combinations(trials, k))
+                    for formula, passes in ((report.pass_at_k, any), (report.pass_power_k, all)):
+                        exact = Fraction(sum(map(passes, subsets)), len(subsets))
+                        self.assertLessEqual(abs(Fraction(formula(n, sum(trials), k)) - exact), 1e-15)
+                    checked += 1
+        self.assertEqual(checked, 3586)
+
+    def test_two_thousand_trials_are_exact_to_twelve_digits(self):
+        n = 2000
+        for c, k in itertools.product((0, 1, 2, 1000, 1234, 1999, 2000), (1, 2, 10, 500, 1999, 2000)):
+            exact = Fraction(math.comb(c, k), math.comb(n, k))
+            self.assertLess(abs(Fraction(report.pass_power_k(n, c, k)) - exact), 1e-12)
+            self.assertLess(abs(Fraction(report.pass_at_k(n, n - c, k)) - (1 - exact)), 1e-12)
+
+    def test_a_k_that_the_trials_cannot_give_is_refused(self):
+        for n, c, k in ((10, 3, 11), (10, 3, 0), (10, 3, -1), (10, 11, 1), (10, -1, 1)):
+            for formula in (report.pass_at_k, report.pass_power_k):
+                with self.subTest(n=n, c=c, k=k), self.assertRaises(ValueError):
+                    formula(n, c, k)
+
+    def test_a_suite_is_averaged_over_its_cases(self):
+        values = report.curve_values(10, [0, 3, 10])
+        self.assertEqual((round(values[0][0], 4), round(values[4][0], 4)), (0.4333, 0.6389))
+
+    def test_equal_pass_rates_can_hide_different_suites(self):
+        self.assertEqual(report.curve(4, [4, 0])["2"], {"pass_at_k": 0.5, "pass_power_k": 0.5})
+        self.assertEqual(report.curve(4, [2, 2])["2"], {"pass_at_k": 0.8333, "pass_power_k": 0.1667})
+
+    def test_the_curve_is_that_of_the_single_formulas(self):
+        for k, (at, power) in enumerate(report.curve_values(7, [0, 2, 5, 7]), start=1):
+            self.assertAlmostEqual(at, sum(report.pass_at_k(7, c, k) for c in (0, 2, 5, 7)) / 4, 14)
+            self.assertAlmostEqual(power, sum(report.pass_power_k(7, c, k) for c in (0, 2, 5, 7)) / 4, 14)
+
+    def test_every_k_of_ten_thousand_trials_is_fast(self):
+        start = time.perf_counter()
+        report.curve(10_000, range(0, 10_000, 50))
+        self.assertLess(time.perf_counter() - start, 2)
+
+    def test_nearest_rank(self):
+        values = [15, 20, 35, 40, 50]
+        self.assertEqual([report.nearest_rank(values, share) for share in (0, 0.05, 0.3, 0.4, 0.5, 0.9, 1)],
+                         [15, 15, 20, 20, 35, 50, 50])
+
+    def test_nearest_rank_is_not_off_by_a_rounding_error(self):
+        self.assertEqual(report.nearest_rank(range(1, 101), 0.07), 7)
+
+    def test_nearest_rank_of_nothing_is_none(self):
+        self.assertIsNone(report.nearest_rank([], 0.5))
+
+
+class Intervals(unittest.TestCase):
+    def test_published_values_of_wilson(self):
+        for c, n, low, high in ((7, 10, 0.397, 0.892), (14, 20, 0.481, 0.855), (70, 100, 0.604, 0.781), (0, 10, 0.0, 0.278),
+                                (10, 10, 0.722, 1.0), (1, 30, 0.006, 0.167), (9, 15, 0.357, 0.802)):
+            with self.subTest(c=c, n=n):
+                self.assertEqual(tuple(round(limit, 3) for limit in report.wilson(c / n, n)), (low, high))
+
+    def test_wilson_is_exact_at_the_ends(self):
+        for n in (1, 3, 10, 90, 1e6):
+            self.assertEqual((report.wilson(0, n)[0], report.wilson(1, n)[1]), (0.0, 1.0))
+
+    def test_student_quantiles(self):
+        published = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 8: 2.3060, 9: 2.2622, 30: 2.0423, 89: 1.9870}
+        for freedom, value in published.items():
+            self.assertAlmostEqual(report.t_quantile(freedom), value, delta=0.003 if freedom == 5 else 0.0005)
+
+    def test_effective_trials_by_hand(self):
+        correction = (report.t_quantile(3) / report.t_quantile(1)) ** 2
+        self.assertAlmostEqual(report.effective_trials([0.0, 0.5], 4), 0.25 * 0.75 / (0.125 / 2) * correction, 12)
+
+    def test_effective_trials_at_the_edges(self):
+        self.assertIsNone(report.effective_trials([0.5], 10))
+        self.assertEqual(report.effective_trials([1.0, 1.0, 1.0], 30), 3)
+        self.assertEqual(report.effective_trials([0.0, 0.0], 30), 2)
+        self.assertEqual(report.effective_trials([0.5, 0.5], 30), 30)
+        self.assertAlmostEqual(report.effective_trials([0.1] * 3, 30), 30)
+
+    def test_both_dimensions_count_as_clusters(self):
+        shared = matrix("++--++--++", "++--++--++", "++--++--++")      # the cases agree in each trial
+        apart = matrix("++++++++++", "++++++++++", "----------")       # the trials agree on each case
+        self.assertEqual(report.pass_rate(shared)["narrowed_by"], "trials")
+        self.assertEqual(report.pass_rate(apart)["narrowed_by"], "cases")
+        self.assertLess(report.pass_rate(shared)["effective_trials"]["new_cases"], 10)
+        self.assertLess(report.pass_rate(apart)["effective_trials"]["new_cases"], 3)
+
+    def test_the_published_pass_rate_has_both_intervals(self):
+        self.assertEqual(report.pass_rate(matrix(*QWEN.values())), {
+            "value": 0.8556, "same_cases": [0.7684, 0.9136], "new_cases": [0.5673, 0.964],
+            "effective_trials": {"same_cases": 90.0, "new_cases": 11.35}, "narrowed_by": "cases"})
+
+    def test_one_trial_a_case_says_nothing_of_new_trials(self):
+        rate = report.pass_rate(matrix("+", "-", "+"))
+        self.assertIsNone(rate["same_cases"])
+        self.assertIsNotNone(rate["new_cases"])
+
+    def test_one_case_says_nothing_of_new_cases(self):
+        rate = report.pass_rate(matrix("++-"))
+        self.assertIsNone(rate["new_cases"])
+        self.assertIsNotNone(rate["same_cases"])
+        self.assertIsNone(report.curve_band(matrix("++-")))
+
+    def test_the_band_begins_with_the_interval_for_new_cases(self):
+        for rows in (QWEN.values(), ("+-", "-+", "--"), ("+", "-", "+"), ("++", "++")):
+            rate, band = report.pass_rate(matrix(*rows)), report.curve_band(matrix(*rows))
+            self.assertEqual(band["1"], {"pass_at_k": rate["new_cases"], "pass_power_k": rate["new_cases"]})
+
+    def test_the_band_holds_the_curve(self):
+        curve, band = report.curve(10, [10, 10, 7, 2, 10, 10, 10, 10, 8]), report.curve_band(matrix(*QWEN.values()))
+        for k, values in curve.items():
+            for key, value in values.items():
+                low, high = band[k][key]
+                self.assertTrue(low <= value <= high, (k, key))
+
+
+class Comparing(unittest.TestCase):
+    def test_sign_flips_agree_with_listing_every_sign(self):
+        for length in range(1, 6):
+            signs = list(itertools.product((1, -1), repeat=length))
+            for values in itertools.combinations_with_replacement(range(-4, 5), length):
+                far = sum(abs(sum(map(int.__mul__, flips, values))) >= abs(sum(values)) for flips in signs)
+                self.assertEqual(report.sign_flip_p(list(values)), far / len(signs), values)
+
+    def test_published_values_of_mcnemar(self):
+        for only_a, only_b, p in ((4, 0, 0.125), (16, 0, 0.000031), (3, 3, 1.0)):
+            self.assertEqual(round(report.sign_flip_p([1] * only_a + [-1] * only_b), 6), p)
+
+    def test_mcnemar_is_the_two_sided_binomial_test(self):
+        for only_a, only_b in itertools.product(range(9), repeat=2):
+            total = only_a + only_b
+            tail = sum(math.comb(total, flips) for flips in range(min(only_a, only_b) + 1)) / 2 ** total
+            self.assertEqual(report.sign_flip_p([1] * only_a + [-1] * only_b), min(1.0, 2 * tail))
+
+    def test_fewer_than_six_units_never_show_a_difference(self):
+        self.assertGreater(report.sign_flip_p([9] * (report.LEAST_UNITS - 1)), report.LEVEL)
+        self.assertLess(report.sign_flip_p([9] * report.LEAST_UNITS), report.LEVEL)
+
+    def test_the_published_systems(self):
+        found = report.build_report([run_record(GEMMA, "gemma"), run_record(QWEN, "qwen")])["comparisons"]
+        self.assertEqual(found, [{
+            "a": "gemma", "b": "qwen", "difference": 0.1444,
+            "same_cases": {"interval": [0.0908, 0.1981], "p": 0.003906, "trials_that_differ": 9},
+            "new_cases": {"interval": [-0.0629, 0.3518], "p": 0.25, "cases_that_differ": 3},
+            "folded": {"policy": "all", "only_a": ["password-changed", "product-advice", "late-order"], "only_b": [], "p": 0.25},
+            "cases": 9, "trials_per_case": 10, "passed": [90, 77], "flips": [13, 0],
+            "more_in_a": {"password-changed": [10, 7], "product-advice": [10, 2], "late-order": [10, 8]}, "more_in_b": {}}])
+        self.assertEqual(list(found[0])[:6], ["a", "b", "difference", "same_cases", "new_cases", "folded"])
+
+    def test_swapping_the_systems_swaps_the_signs(self):
+        a, b = matrix("++-+", "+-++", "----"), matrix("+--+", "++++", "+---")
+        one, other = report.compared(a, b, "pqr", "all"), report.compared(b, a, "pqr", "all")
+        self.assertEqual(one["difference"], -other["difference"])
+        self.assertEqual(one["same_cases"]["interval"], [-limit for limit in reversed(other["same_cases"]["interval"])])
+        self.assertEqual(one["new_cases"]["p"], other["new_cases"]["p"])
+
+    def test_units_that_do_not_vary_give_no_interval(self):
+        found = report.compared(matrix("+++", "+++", "---"), matrix("---", "+++", "---"), "pqr", "all")
+        self.assertEqual(found["same_cases"], {"interval": None, "p": 0.25, "trials_that_differ": 3})
+        self.assertEqual(found["new_cases"]["interval"], [-1.0, 1.0])
+
+    def test_policies_fold_a_case(self):
+        for policy, passes in (("all", [False, False, False, True]), ("majority", [False, False, True, True]),
+                               ("any", [False, True, True, True])):
+            self.assertEqual([report.FOLDS[policy][1](passed, 4) for passed in (0, 2, 3, 4)], passes)
+
+    def test_more_than_two_are_each_compared_with_the_first(self):
+        found = report.build_report([run_record({"a": "++"}, name) for name in ("one", "two", "one")])["comparisons"]
+        self.assertEqual([(entry["a"], entry["b"]) for entry in found], [("one (1)", "two"), ("one (1)", "one (2)")])
+
+    def test_different_trial_counts_are_not_compared(self):
+        found = report.build_report([run_record({"a": "++"}, "one"), run_record({"a": "+++"}, "two")])["comparisons"]
+        self.assertEqual(found, [{"a": "one", "b": "two", "difference": None, "same_cases": None, "new_cases": None,
+                                  "folded": None, "not_compared": "2 and 3 trials a case, and trials are paired by their number"}])
+
+    def test_a_stopped_run_is_not_compared(self):
+        found = report.build_report([run_record({"a": "++"}, "one"), run_record({"a": "+."}, "two")])["comparisons"]
+        self.assertEqual(found[0]["not_compared"], "1 trial of two not run")
+
+
+class Reports(unittest.TestCase):
+    def test_keys_stand_in_the_order_of_the_format(self):
+        made = report.build_report([run_record({"a": "+-"})])
+        self.assertEqual(list(made), ["report_version", "case_set", "systems", "comparisons", "gates", "task"])
+        self.assertEqual(list(made["systems"][0]), [
+            "system", "recording_sha256", "trials_per_case", "cases", "verdicts", "not_run", "failures_by_check",
+            "incomplete_by_error", "per_case", "flaky_cases", "never_passed", "curve", "latency_s", "pass_rate",
+            "model_calls", "passed_per_trial", "curve_band", "curve_if_incomplete_passed", "curve_complete_rounds",
+            "costs", "runtimes", "provenance", "label"])
+
+    def test_published_counts_give_the_published_report(self):
+        made = report.system_report(run_record(QWEN, "qwen", REFUSES))
+        self.assertEqual([values["pass_at_k"] for values in made["curve"].values()], PASS_AT_K)
+        self.assertEqual([values["pass_power_k"] for values in made["curve"].values()], PASS_POWER_K)
+        self.assertEqual(list(made["curve"]), [str(k) for k in range(1, 11)])
+        self.assertEqual(made["verdicts"], {"pass": 77, "fail": 13})
+        self.assertEqual(made["failures_by_check"], {"triage-outcome": 11, "failure-criteria": 2})
+        self.assertEqual(made["flaky_cases"], ["password-changed", "product-advice", "late-order"])
+        self.assertEqual(made["model_calls"], {"trials": 70, "pass": 57, "rate": 0.8143, "same_cases": [0.7077, 0.8881],
+                                               "new_cases": [0.4684, 0.9562], "narrowed_by": "cases",
+                                               "effective_trials": {"same_cases": 70.0, "new_cases": 8.0}})
+
+    def test_a_perfect_system_has_a_flat_curve(self):
+        made = report.system_report(run_record(GEMMA, "gemma", REFUSES))
+        self.assertEqual(set(map(str, made["curve"].values())), {"{'pass_at_k': 1.0, 'pass_power_k': 1.0}"})
+        self.assertEqual((made["flaky_cases"], made["never_passed"], made["failures_by_check"]), ([], [], {}))
+
+    def test_passed_per_trial_is_what_one_trial_alone_would_have_said(self):
+        record = run_record(QWEN, "qwen", REFUSES)
+        self.assertEqual(report.system_report(record)["passed_per_trial"], [8, 8, 8, 7, 8, 7, 8, 7, 9, 7])
+        self.assertIn("  one trial alone would have said 7 to 9 of 9\n", "\n".join(self.text(record)) + "\n")
+
+    def text(self, record):
+        made = report.build_report([record])
+        return report.format_system(made["systems"][0], record, PLAIN)
+
+    def stopped(self, ran=59):
+        """The published run, stopped after so many of its 90 trials in trial-major order."""
+        cases = list(QWEN)
+        return run_record({case_id: "".join(mark if trial * 9 + place < ran else "." for trial, mark in enumerate(QWEN[case_id]))
+                           for place, case_id in enumerate(cases)}, "qwen", REFUSES)
+
+    def test_a_stopped_run_reports_what_ran(self):
+        made = report.system_report(self.stopped())
+        self.assertEqual((made["not_run"], made["verdicts"]), (31, {"pass": 50, "fail": 9, "incomplete": 31}))
+        self.assertEqual(made["incomplete_by_error"], {"NotRun": 31})
+        self.assertEqual({10 - case["not_run"] for case in made["per_case"].values()}, {6, 7})
+        self.assertEqual({case["incomplete"] - case["not_run"] for case in made["per_case"].values()}, {0})
+
+    def test_a_stopped_run_has_no_estimate_of_the_whole(self):
+        made = report.system_report(self.stopped())
+        for key in ("curve", "pass_rate", "curve_band", "curve_if_incomplete_passed", "passed_per_trial"):
+            self.assertIsNone(made[key], key)
+        self.assertEqual(made["model_calls"], {"trials": 47, "pass": 38, "rate": None})
+
+    def test_trials_that_were_not_run_are_not_flaky(self):
+        grid = {case_id: "+++++++..." if place < 5 else "++++++...." for place, case_id in enumerate(GEMMA)}
+        made = report.system_report(run_record(grid, "gemma"))
+        self.assertEqual((made["not_run"], made["flaky_cases"], made["never_passed"]), (31, [], []))
+        self.assertIsNone(made["curve"])
+
+    def test_complete_rounds_are_a_smaller_run(self):
+        made = report.system_report(self.stopped())["curve_complete_rounds"]
+        self.assertEqual(made["rounds"], 6)
+        self.assertEqual(made["curve"], report.system_report(run_record({name: row[:6] for name, row in QWEN.items()}))["curve"])
+
+    def test_a_run_without_a_complete_round_has_no_curve_at_all(self):
+        made = report.system_report(run_record({"a": "+.", "b": ".."}))
+        self.assertEqual(made["curve_complete_rounds"], {"rounds": 0, "curve": None})
+        self.assertIsNone(made["per_case"]["b"]["interval"])
+
+    def test_a_whole_run_has_no_complete_rounds_of_its_own(self):
+        self.assertIsNone(report.system_report(run_record({"a": "+-"}))["curve_complete_rounds"])
+
+    def test_report_counts_flaky_cases_and_latency(self):
+        record = run_record({"steady": "+++", "flaky": "+-!", "never": "-!-", "refused": "+++"}, refuses=("refused",))
+        for number, row in enumerate(record["results"]):
+            row["metadata"]["recorded_latency_s"] = number / 8
+        made = report.system_report(record)
+        self.assertEqual((made["flaky_cases"], made["never_passed"]), (["flaky"], ["never"]))
+        self.assertEqual(made["latency_s"], {"trials": 7, "median": 0.375, "p90": 1.0})
+        self.assertEqual(made["per_case"]["flaky"], {"class": "billing", "pass": 1, "fail": 1, "incomplete": 1, "not_run": 0,
+                                                     "interval": [0.0615, 0.7923], "distinct_outputs": 2})
+        self.assertEqual(list(made["verdicts"].items()), [("pass", 7), ("fail", 3), ("incomplete", 2)])
+
+    def test_no_output_no_latency(self):
+        self.assertEqual(report.system_report(run_record({"a": "!!"}))["latency_s"], {"trials": 0, "median": None, "p90": None})
+
+    def test_incomplete_trials_bound_the_curve_from_above(self):
+        made = report.system_report(run_record({"a": "++!", "b": "-+-"}))
+        self.assertEqual((made["curve"]["1"]["pass_at_k"], made["curve_if_incomplete_passed"]["1"]["pass_at_k"]), (0.5, 0.6667))
+        self.assertIsNone(report.system_report(run_record({"a": "++-"}))["curve_if_incomplete_passed"])
+
+    def test_a_case_that_must_be_refused_says_so(self):
+        cases = report.system_report(run_record({"a": "+", "b": "+"}, refuses=("b",)))["per_case"]
+        self.assertEqual([case.get("expects_rejection") for case in cases.values()], [None, True])
+
+    def test_causes_come_most_frequent_first(self):
+        record = run_record({"a": "!!-!"})
+        for row, reason in zip(record["results"], ("A: x: y", "B: z", None, "B: w")):
+            row["reason"] = reason or row["reason"]
+        self.assertEqual(list(report.system_report(record)["incomplete_by_error"].items()), [("B", 2), ("A", 1)])
+
+    def test_costs_are_those_of_all_trials_that_ran(self):
+        tokens = {"prompt_eval_count": 100, "eval_count": 20, "eval_duration_s": 0.25, "load_duration_s": 0.1}
+        made = report.costs([result("a", trial, mark, **tokens) for trial, mark in enumerate("++-!")], (1.0, 2.0))
+        self.assertEqual(made, {
+            "tokens_in": {"trials": 4, "total": 400, "median": 100, "p90": 100},
+            "tokens_out": {"trials": 4, "total": 80, "median": 20, "p90": 20}, "tokens_per_s": 80.0,
+            "time_s": {"trials": 4, "total": 2.0, "median": 0.5, "p90": 0.5, "share_not_passed": 0.5, "per_passed": 1.0},
+            "model_s": {"trials": 3, "total": 1.2, "median": 0.4, "p90": 0.4},
+            "load_s": {"trials": 4, "total": 0.4, "median": 0.1, "p90": 0.1},
+            "money": {"price_in": 1.0, "price_out": 2.0, "total": 0.00056, "per_passed": 0.00028}})
+
+    def test_costs_that_the_trials_do_not_tell_are_none(self):
+        made = report.costs([result("a", 0, "-")], (1.0, 2.0))
+        self.assertEqual([key for key, value in made.items() if value is None], ["tokens_in", "tokens_out", "tokens_per_s", "model_s", "load_s"])
+        self.assertEqual(made["money"], {"price_in": 1.0, "price_out": 2.0, "total": None, "per_passed": None})
+
+    def test_runtimes_count_what_the_trials_ran_on(self):
+        rows = [result("a", 0, "+", server_version="0.33.0", workers=1), result("a", 1, "!", server_version="0.34.1", workers=1),
+                result("a", 2, "+", workers=4)]
+        self.assertEqual(report.runtimes(rows), {"server_version": {"0.33.0": 1, "0.34.1": 1}, "workers": {"1": 2, "4": 1}})
+
+
+class Refusals(unittest.TestCase):
+    def assert_refused(self, text, *records):
+        with self.assertRaises(RunError) as caught:
+            report.build_report(list(records), ["A.json", "B.json"])
+        self.assertEqual(str(caught.exception), text)
+
+    def test_runs_of_two_tasks_or_case_sets(self):
+        one = run_record({"a": "+"})
+        for key, what in (("task", "task"), ("case_set", "case set")):
+            other = run_record({"a": "+"}, **{key: {"name": "large", "sha256": "f" * 64}})
+            self.assert_refused(f"B.json is of the {what} large ffffffffffff, A.json of small 000000000000: report them apart", one, other)
+
+    def test_a_run_that_lacks_a_case_of_the_other(self):
+        self.assert_refused("B.json and A.json hold different cases: one of them is not whole",
+                            run_record({"a": "+", "b": "+"}), run_record({"a": "+"}))
+
+    def test_any_split_but_development(self):
+        self.assert_refused('A.json: splits is ["held-out"]: only runs of the development split are reported',
+                            run_record({"a": "+"}, splits=["held-out"]))
+
+    def test_another_harness_version(self):
+        self.assert_refused("A.json: harness_version is 0, this report reads 1: grade its recording again with harness.py run",
+                            run_record({"a": "+"}, harness_version="0"))
+
+    def test_a_manifest_that_was_edited(self):
+        for changes, problem in (
+                ({"trials": "3"}, 'manifest: trials is "3", not a whole number'), ({"trials": True}, "manifest: trials is true, not a whole number"),
+                ({"trials": 0}, "trials is 0, not a whole number from 1 up"), ({"splits": "development"}, 'manifest: splits is "development", not a list'),
+                ({"system": {"model": "m"}}, "manifest: system: name is missing"), ({"task": {"name": 1}}, "manifest: task: name is 1, not text"),
+                ({"recording_sha256": None}, "manifest: recording_sha256 is null, not text")):
+            with self.subTest(problem=problem):
+                self.assert_refused(f"A.json: {problem}", run_record({"a": "+"}, **changes))
+
+    def test_a_row_that_was_edited(self):
+        for changes, problem in (
+                ({"verdict": "passed"}, 'verdict is "passed", not one of pass, fail, incomplete'), ({"trial": 1.0}, "trial is 1.0, not a whole number"),
+                ({"check": "x"}, 'check is "x" with the verdict pass'), ({"verdict": "fail"}, "check is null with the verdict fail"),
+                ({"verdict": "incomplete"}, "reason is null with the verdict incomplete"), ({"split": "held-out"}, "expects_rejection is not true, or the split is not development"),
+                ({"expects_rejection": False}, "expects_rejection is not true, or the split is not development"),
+                ({"metadata": {}}, "metadata.recorded_latency_s is missing"), ({"metadata": []}, "metadata is [], not an object"),
+                ({"metadata": {"recorded_latency_s": -1}}, "metadata.recorded_latency_s is -1, not a number from 0 to 1e+15"),
+                ({"metadata": {"recorded_latency_s": 1, "eval_count": "9"}}, 'metadata.eval_count is "9", not a number from 0 to 1e+15'),
+                ({"case_id": None}, "case_id is null, not text"),
+                ({"output": json.loads("[" * 200 + "]" * 200)}, "output is missing or nested too deeply")):
+            with self.subTest(problem=problem):
+                record = run_record({"a": "++"})
+                record["results"][1].update(changes)
+                self.assert_refused(f"A.json: results[1]: {problem}", record)
+
+    def test_rows_that_do_not_make_the_plan(self):
+        def without(place):
+            record = run_record({"a": "++", "b": "++"})
+            del record["results"][place]
+            return record
+        twice = run_record({"a": "++", "b": "++"})
+        twice["results"].insert(1, twice["results"][0])
+        again = run_record({"a": "++"})
+        again["results"] *= 2
+        empty = run_record({"a": "++"})
+        empty["results"] = []
+        mixed = run_record({"a": "++"})
+        mixed["results"][1]["class"] = "delivery"
+        for record, problem in (
+                (without(1), "results[1] is trial 0 of b where trial 1 of a belongs: a row is missing, doubled or out of place"),
+                (without(3), "results end 1 trial short of the 2 of b"), (twice, "results[1] is trial 0 of a where trial 1 of a belongs: a row is missing, doubled or out of place"),
+                (again, "results[2]: case a comes a second time"), (empty, "it holds no results"),
+                (mixed, "results[1]: class or expects_rejection is not that of the case's trial 0")):
+            with self.subTest(problem=problem):
+                self.assert_refused(f"A.json: {problem}", record)
+
+    def test_values_that_are_no_run_record(self):
+        for value, problem in (([], "neither a run record nor a log: it is not an object"), ({"manifest": {}}, "neither a run record nor a log: results is missing"),
+                               ({"responses": {}}, "it is a recording: grade it with harness.py run, or give the log itself"),
+                               ({"manifest": {}, "results": []}, "manifest: harness_version is missing")):
+            self.assert_refused(f"A.json: {problem}", value)
+
+    def test_every_value_replaced_by_another_is_a_report_or_a_refusal(self):
+        whole = run_record({"a": "+-", "b": "!."}, refuses=("b",), metadata={"seed": 1, "eval_count": 3})
+
+        def places(value, path=()):
+            if isinstance(value, (dict, list)):
+                for key in value if isinstance(value, dict) else range(len(value)):
+                    yield (*path, key)
+                    yield from places(value[key], (*path, key))
+
+        for path in places(whole):
+            for value in (None, True, -1, 0.5, "text", [], {}, [[]], {"a": None}):
+                record = copy.deepcopy(whole)
+                target = record
+                for key in path[:-1]:
+                    target = target[key]
+                target[path[-1]] = value
+                with contextlib.suppress(RunError):
+                    made = report.build_report([record])
+                    report.format_system(made["systems"][0], record, PLAIN)
+
+
+class Gates(InFolder):
+    def gate(self, *words, grid={"a": "++++", "b": "+-++"}, baseline=None):
+        """The verdicts of the gates in a report, after checking the exit status against them."""
+        path, out = self.folder / "run.json", self.folder / "out.json"
+        harness.write(path, run_record(grid, "new"))
+        if baseline:
+            harness.write(self.folder / "base.json", run_record(baseline, "old"))
+            words = (*words, "--no-worse-than", self.folder / "base.json")
+        ended = report_on(path, *words, "--out", out)
+        verdicts = harness.read_json(out)["gates"]
+        self.assertEqual((ended.err, ended.status), ("", 0 if all(verdict["met"] for verdict in verdicts) else 1))
+        return verdicts
+
+    def test_without_a_gate_any_verdict_is_a_finished_run(self):
+        self.assertEqual(self.gate(grid={"a": "--"}), [])
+
+    def test_require_names_the_cases_and_their_first_failing_trial(self):
+        self.assertEqual(self.gate("--require", "all"), [
+            {"gate": "--require all", "met": False, "detail": "every trial passes in 1 of 2 cases",
+             "cases": ["b [3/4 trials] trial 1: triage-outcome: category is other"]},
+            {"gate": "--allow-incomplete 0", "met": True, "detail": "0 incomplete trials"}])
+
+    def test_require_majority_is_strictly_more_than_half(self):
+        self.assertTrue(self.gate("--require", "majority", grid={"a": "++-", "b": "+++"})[0]["met"])
+        self.assertFalse(self.gate("--require", "majority", grid={"a": "++--", "b": "++++"})[0]["met"])
+        self.assertTrue(self.gate("--require", "any", grid={"a": "---+"})[0]["met"])
+
+    def test_least_values_are_compared_with_the_unrounded_estimate(self):
+        self.assertEqual([(verdict["gate"], verdict["met"], verdict["detail"]) for verdict in
+                          self.gate("--min", "pass@1=0.875", "--min", "pass^2=0.76", "--min", "pass@5=0.1")[:3]],
+                         [("--min pass@1=0.875", True, "0.8750, 2 cases x 4 trials"),
+                          ("--min pass^2=0.76", False, "0.7500, 2 cases x 4 trials"),
+                          ("--min pass@5=0.1", False, "k is 5, and the run has 4 trials a case")])
+
+    def test_a_sum_of_tenths_meets_its_own_value(self):
+        self.assertTrue(self.gate("--min", "pass@1=0.7", grid={"a": "+++++++---", "b": "+++++++---", "c": "+++++++---"})[0]["met"])
+
+    def test_incomplete_trials_fail_a_gate_unless_allowed(self):
+        grid = {"a": "+++!", "b": "++++"}
+        self.assertEqual([verdict["met"] for verdict in self.gate("--min", "pass@1=0.5", grid=grid)], [True, False])
+        self.assertEqual([verdict["met"] for verdict in self.gate("--min", "pass@1=0.5", "--allow-incomplete", "1", grid=grid)], [True, True])
+
+    def test_a_trial_that_was_not_run_fails_every_gate(self):
+        verdicts = self.gate("--require", "any", "--min", "pass@1=0", "--allow-incomplete", "9", grid={"a": "+++."}, baseline={"a": "++++"})
+        self.assertEqual([(verdict["met"], verdict["detail"]) for verdict in verdicts],
+                         [(False, "1 planned trial not run")] * 3 + [(False, "1 trial of new not run")])
+
+    def test_no_worse_than_fails_where_the_first_is_shown_to_be_worse(self):
+        verdict = self.gate(grid={"a": "------", "b": "++++++"}, baseline={"a": "++++++", "b": "++++++"})[-1]
+        self.assertEqual(verdict, {
+            "gate": "--no-worse-than old (baseline)", "met": False, "cases": ["a 0/6, was 6/6"],
+            "detail": "difference -0.500 on the same cases, p = 0.0312; asked: is it shown to be worse"})
+
+    def test_no_worse_than_holds_where_nothing_is_shown(self):
+        self.assertTrue(self.gate(grid={"a": "----+"}, baseline={"a": "+++++"})[-1]["met"])
+
+    def test_a_margin_asks_for_more(self):
+        grid, base = {"a": "----+", "b": "+++++"}, {"a": "+++++", "b": "+++++"}
+        self.assertEqual(self.gate("--margin", "0.3", grid=grid, baseline=base)[-1]["detail"],
+                         "difference -0.400 on the same cases, p = 0.125; asked: is it shown to be less than 0.3 worse (lower limit -0.678)")
+        self.assertFalse(self.gate("--margin", "0.3", grid=grid, baseline=base)[-1]["met"])
+        self.assertTrue(self.gate("--margin", "0.7", grid=grid, baseline=base)[-1]["met"])
+
+    def test_runs_without_variation_meet_a_margin_only_with_enough_trials(self):
+        self.assertTrue(self.gate("--margin", "0.1", grid={"a": "++++++"}, baseline={"a": "++++++"})[-1]["met"])
+        few = self.gate("--margin", "0.1", grid={"a": "+++++"}, baseline={"a": "+++++"})[-1]
+        self.assertEqual((few["met"], few["detail"]), (False, "difference +0.000 on the same cases, p = 1; asked: is it shown to be "
+                                                              "less than 0.1 worse (no lower limit from 5 trials)"))
+
+    def test_the_baseline_is_compared_and_not_reported(self):
+        self.gate(baseline={"a": "++++", "b": "++++"})
+        made = harness.read_json(self.folder / "out.json")
+        self.assertEqual([system["label"] for system in made["systems"]], ["new"])
+        self.assertEqual([entry["b"] for entry in made["comparisons"]], ["old (baseline)"])
+
+    def test_gates_hold_for_every_system_that_is_reported(self):
+        one, two = self.folder / "one.json", self.folder / "two.json"
+        harness.write(one, run_record({"a": "++"}, "one"))
+        harness.write(two, run_record({"a": "+-"}, "two"))
+        ended = report_on(one, two, "--require", "all")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("+ --require all, one: met, every trial passes in 1 of 1 case\n", ended.out)
+        self.assertIn("- --require all, two: NOT MET, every trial passes in 0 of 1 case\n"
+                      "  a [1/2 trials] trial 1: triage-outcome: category is other\n", ended.out)
+
+
+class Text(unittest.TestCase):
+    def lines(self, *records, term=PLAIN, **options):
+        made = report.build_report(list(records), **options)
+        return "\n".join(report.format_system(made["systems"][0], records[0], term))
+
+    def comparison(self, a, b, **options):
+        made = report.build_report([run_record(a, "new"), run_record(b, "old")], **options)
+        return "\n".join(report.format_comparison(made["comparisons"][0], PLAIN))
+
+    def test_the_published_report_in_one_screen(self):
+        self.assertEqual(self.lines(run_record(QWEN, "qwen", REFUSES)), """\
+qwen
+9 cases x 10 trials: 77 passed, 13 failed
+
+passed 77 of 90: 0.856                95 % interval
+  these 9 cases, new trials           0.77 to 0.91
+  new cases like these                0.57 to 0.96   more cases would narrow it
+  model calls only: 57 of 70, 0.814   0.71 to 0.89
+  one trial alone would have said 7 to 9 of 9
+
+case                   trial 0-9   passed  95 % interval
+charged-twice          ++++++++++   10/10   0.72 to 1.00
+stuck-tracking         ++++++++++   10/10   0.72 to 1.00
+password-changed       ++-++-+-++    7/10   0.40 to 0.89  flaky
+product-advice         --+-----+-    2/10   0.06 to 0.51  flaky
+refund-missing         ++++++++++   10/10   0.72 to 1.00
+charged-after-closing  ++++++++++   10/10   0.72 to 1.00
+blank-message          ++++++++++   10/10              -  no model call
+missing-body           ++++++++++   10/10              -  no model call
+late-order             +++-+++++-    8/10   0.49 to 0.94  flaky
++ passed  - failed
+
+k trials                 1      2      3      5     10
+at least one passes  0.856  0.921  0.947  0.975  1.000
+all pass             0.856  0.790  0.751  0.701  0.667
+
+failed 13: triage-outcome 11, failure-criteria 2
+latency: median 0.50 s, p90 0.50 s (n 70)
+time: 45.00 s in all, 14% on trials that did not pass, 0.58 s a passed trial""")
+
+    def test_a_stopped_run(self):
+        self.assertEqual(self.lines(run_record({"a": "++-+", "b": "++!."})), """\
+small
+2 cases x 4 trials: 5 passed, 1 failed, 1 incomplete, 1 not run
+1 trial not run, so no curve and no interval of the whole; to resume, give the
+  bench.py command of the log again
+
+the 3 complete rounds alone, 6 trials:
+k trials                 1      2      3
+at least one passes  0.667  1.000  1.000
+all pass             0.667  0.333  0.000
+
+case  trial 0-3  passed  95 % interval
+a     ++-+          3/4   0.30 to 0.95  flaky
+b     ++!.          2/3   0.21 to 0.94  flaky
++ passed  - failed  ! incomplete  . not run
+
+failed 1: triage-outcome 1
+incomplete 2: NotRun 1, TimeoutError 1
+latency: median 0.50 s, p90 0.50 s (n 6)
+time: 3.50 s in all, 29% on trials that did not pass, 0.70 s a passed trial""")
+
+    def test_incomplete_trials_show_the_bound(self):
+        self.assertIn("\n  at most 0.667 had the 1 incomplete trial passed\n", self.lines(run_record({"a": "++!", "b": "-+-"})))
+
+    def test_one_case_and_one_trial(self):
+        self.assertIn("""\
+passed 1 of 1: 1.000                  95 % interval
+  this case, new trials               none: one trial a case
+  new cases like it                   none: one case
+""", self.lines(run_record({"a": "+"})))
+
+    def test_what_would_narrow_the_interval(self):
+        self.assertIn("more trials would narrow it\n", self.lines(run_record({name: "++--++--++" for name in "abc"})))
+
+    def test_tokens_and_load_where_the_trials_tell_them(self):
+        tokens = {"prompt_eval_count": 100, "eval_count": 20, "eval_duration_s": 0.25, "load_duration_s": 0.1}
+        self.assertTrue(self.lines(run_record({"a": "++++"}, metadata=tokens), prices=(1.0, 2.0)).endswith("""
+model time, load apart: median 0.40 s, p90 0.40 s (n 4); load 0.40 s in all
+tokens in: 400, median 100 (n 4)
+tokens out: 80, median 20 (n 4), 80 a second
+time: 2.00 s in all, 0% on trials that did not pass, 0.50 s a passed trial
+money: 0.00056 in all, 0.00014 a passed trial, at 1 in and 2 out a million
+  tokens"""))
+
+    def test_prices_without_tokens_give_no_sum(self):
+        self.assertIn("money: unknown, since the trials do not tell their tokens", self.lines(run_record({"a": "+"}), prices=(1.0, 0.0)))
+
+    def test_what_a_reader_must_know_is_noted(self):
+        record = run_record({"a": "++"}, metadata={"temperature": 0, "workers": 4}, provenance={"run_again": 13})
+        record["results"][0]["metadata"]["server_version"] = "0.33.0"
+        record["results"][1]["metadata"]["server_version"] = "0.34.1"
+        self.assertTrue(self.lines(record).endswith("""
+note: the trials differ in server version: 0.33.0 (1 trial), 0.34.1 (1 trial)
+note: 2 trials ran with others at once: a server that batches them may answer
+  otherwise than alone
+note: the temperature is 0: the seed changes nothing, so the trials of a case
+  are one trial
+note: 13 trials were run again: there was no reply the first time"""))
+
+    def test_the_title_says_what_was_measured_and_on_what(self):
+        record = run_record({"a": "+"}, "qwen:0.8b", metadata={"server_version": "0.33.0"}, provenance={"environment": {
+            "hardware": "laptop", "server": {"quantization_level": "Q8_0", "context_length": 4096, "gpu_percent": 100}}})
+        record["manifest"]["system"].update(model="qwen:0.8b@de63045f2975", options={"temperature": 1.0})
+        self.assertTrue(self.lines(record).startswith("qwen:0.8b@de63045f2975  Q8_0  ctx 4096  temp 1  server 0.33.0  GPU 100%  laptop\n"))
+
+    def test_no_line_is_wider_than_the_terminal(self):
+        long = {"case-" + "x" * 100: "+-" * 60, "y": "!." * 60}
+        a, b = run_record(long, "system-" + "z" * 100, provenance={"run_again": 1}), run_record({name: "+" * 120 for name in long}, "b" * 90)
+        for width in (80, 200):
+            term = bench.Terminal(width, False, bench.VERDICT_GLYPHS)
+            made = report.build_report([b, b])
+            lines = (report.format_system(report.build_report([a])["systems"][0], a, term) + report.format_system(made["systems"][0], b, term)
+                     + report.format_comparison(made["comparisons"][0], term))
+            self.assertLessEqual(max(map(bench.columns, lines)), width)
+
+    def test_a_curve_of_many_trials_keeps_its_ends(self):
+        lines = report.format_curve(report.curve(5000, [2500]), PLAIN)
+        self.assertEqual(lines[0], "k trials                 1      2      3      5     10     20     50   5000")
+
+    def test_folding_breaks_at_spaces_and_indents(self):
+        term = bench.Terminal(20, False, bench.VERDICT_GLYPHS)
+        self.assertEqual(report.fold(["  one two three four five six"], term), ["  one two three four", "    five six"])
+        self.assertEqual(report.fold(["x" * 45], term), ["x" * 20, "  " + "x" * 18, "  " + "x" * 7])
+        self.assertEqual(report.fold(["one two three four five six seven eight"], term, most=1), ["one two three four …"])
+        self.assertEqual(report.fold(["界" * 15], term), ["界" * 10, "  " + "界" * 5])
+
+    def test_model_text_cannot_reach_the_terminal(self):
+        bad = "\x1b[31m\u202e\x00\ud800"
+        record = run_record({bad: "+-"}, bad, metadata={"server_version": bad}, provenance={"environment": {"hardware": bad}})
+        record["results"][1]["check"] = record["results"][1]["reason"] = bad
+        made = report.build_report([record, record])
+        text = "\n".join([*report.format_system(made["systems"][0], record, PLAIN), *report.format_comparison(made["comparisons"][0], PLAIN)])
+        self.assertEqual(text, "".join(harness.printable(line) + "\n" for line in text.split("\n"))[:-1])
+        self.assertEqual(text, text.encode("ascii").decode())
+
+    def test_a_difference_on_these_cases_that_is_not_shown_for_new_ones(self):
+        self.assertEqual(self.comparison(GEMMA, QWEN), """\
+new against old, trials paired by number
+passed 90 and 77 of 90: +0.144        95 % interval
+  these cases, new trials             +0.09 to +0.20  p = 0.00391
+  new cases like these                -0.06 to +0.35  p = 0.25
+new is better by 14.4 points on these 9 cases (p = 0.00391); not shown for new
+  cases (3 cases differ, and fewer than 6 never show a difference)
+trials that only one of them passed: new 13, old 0
+  passed more often by new: password-changed 10 to 7, product-advice 10 to 2,
+    late-order 10 to 8
+cases in which every trial passes for only one of them: new 3, old 0 (p = 0.25,
+  McNemar)
+  only new: password-changed, product-advice, late-order""")
+
+    def test_a_difference_that_new_cases_would_show_too(self):
+        self.assertIn("old is better by 100.0 points on these 6 cases (p = 0.0312), and on new cases\n  like these (p = 0.0312)",
+                      self.comparison(dict.fromkeys("abcdef", "------"), dict.fromkeys("abcdef", "++++++")))
+
+    def test_too_few_trials_to_show_anything(self):
+        self.assertIn("\nold passed 100.0 points more: no difference shown (5 trials differ, and fewer\n  than 6 never show a difference)\n",
+                      self.comparison({"a": "-----"}, {"a": "+++++"}))
+
+    def test_enough_trials_and_no_difference(self):
+        self.assertIn("\nnew passed 14.3 points more: no difference shown (p = 1)\n", self.comparison({"a": "++++---"}, {"a": "----+++"}))
+
+    def test_equal_totals_with_flips_in_both_directions(self):
+        self.assertIn("\nequal totals, but not of the same trials: no difference shown (p = 1)\n"
+                      "trials that only one of them passed: new 4, old 4\n", self.comparison({"a": "++++----"}, {"a": "----++++"}))
+
+    def test_the_same_run_twice(self):
+        self.assertIn("\nno difference: every trial came out the same\n", self.comparison({"a": "+-"}, {"a": "+-"}))
+
+    def test_a_comparison_that_cannot_be_made_says_why(self):
+        self.assertEqual(self.comparison({"a": "+-"}, {"a": "+"}),
+                         "new against old: no comparison, 2 and 1 trials a case, and trials are paired by\n  their number")
+
+
+class OnTheShippedCases(InFolder):
+    """Reports of a log that bench.py wrote with the shipped cases."""
+
+    class Mostly:
+        """A system that is right but for some trials of two cases."""
+        name, version, mode, model, prompt, tools = "mostly", "1", "live", "m", "", []
+
+        def respond(self, case, trial):
+            if "expect_rejection" in case:
+                raise Rejection(case["expect_rejection"])
+            if case["id"] == "late-order" and trial == 2:
+                error = json.JSONDecodeError("Expecting value", "Sure!", 0)
+                error.metadata = {"seed": 1002, "reply": "Sure!\n\x1b[31m"}
+                raise error
+            output = {"category": case["expect"]["category"], "needs_human": case["expect"].get("needs_human", True)}
+            if case["id"] == "password-changed" and trial != 1:
+                output["needs_human"] = False
+            return Answer(output, {"seed": 1000 + trial})
+
+    def setUp(self):
+        super().setUp()
+        self.cases = harness.load_cases(CASE_FILE, triage_task)
+        bench.run_bench(self.Mostly(), self.cases, ["development"], 3, self.log, task=triage_task)
+
+    def run_record(self):
+        path = self.folder / "run.json"
+        harness.write(path, harness.replay(bench.to_recording(self.log, self.cases), triage_task, self.cases))
+        return path
+
+    def test_a_log_and_its_run_record_give_the_same_bytes(self):
+        one, two = self.folder / "one.json", self.folder / "two.json"
+        first, second = report_on(self.log, "--out", one), report_on(self.run_record(), "--out", two)
+        self.assertEqual((first.status, second.status, first.err + second.err), (0, 0, ""))
+        self.assertEqual(one.read_bytes(), two.read_bytes())
+        self.assertTrue(first.out.endswith(f"\nwrote {one}\nnext: python3 report.py {self.log} --failures\n"))
+
+    def test_the_bytes_do_not_depend_on_hash_seed_or_locale(self):
+        path, found = self.run_record(), set()
+        for seed, locale, encoding in (("0", "C", "ascii"), ("1", "C.UTF-8", "utf-8")):
+            out = self.folder / f"{seed}.json"
+            ended = script("report.py", path, self.log, "--out", out, env={"PYTHONHASHSEED": seed, "LC_ALL": locale, "PYTHONIOENCODING": encoding})
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+            found.add(out.read_bytes())
+        self.assertEqual(len(found), 1)
+
+    def test_failures_group_equal_replies(self):
+        self.assertEqual(report_on(self.log, "--failures").out, """\
+mostly  model m
+
+password-changed  1/3  wants category account; fails on needs_human false
+  2x  {"category": "account", "needs_human": false}
+      failure-criteria: needs_human is false: somebody else may hold the
+        account, so a person has to look at it
+      trials 0 2   seeds 1000 1002
+input: I got a mail that my password was changed this morning. I was asleep and
+  I did not change anything. Now I cannot log in any more.
+
+late-order  2/3  wants category delivery, needs_human false
+  1x  Sure!\\n\\x1b[31m
+      JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+      trial 2   seed 1002
+input: My order was promised for last Friday and I need the rucksack on Thursday
+  for a trip. When will it be here? If it cannot make it, I would rather cancel.
+""")
+
+    def test_failures_of_a_case_without_any(self):
+        self.assertEqual(report_on(self.log, "--failures", "--case", "blank-message").out, """\
+mostly  model m
+
+blank-message  3/3  must be refused: message is blank
+  no failures
+input:    \\n
+""")
+
+    def test_an_unknown_case_gets_the_nearest_name(self):
+        ended = report_on(self.log, "--failures", "--case", "late-orders")
+        self.assertEqual((ended.status, ended.err), (1, 'error: --case late-orders: there is no such case; did you mean "late-order"?\n'))
+
+    def test_failures_need_the_right_case_file(self):
+        other = self.folder / "cases.json"
+        document = harness.read_json(CASE_FILE)
+        harness.write(other, {**document, "name": "other"})
+        ended = report_on(self.run_record(), "--failures", "--cases", other)
+        self.assertEqual(ended.status, 1)
+        self.assertRegex(ended.err, r"\Aerror: .*cases.json is not the case set of .*--cases\n\Z")
+
+    def test_a_log_graded_with_other_checks_is_refused_unless_on_purpose(self):
+        changed = self.log.read_text().replace(harness.task_identity(triage_task)["sha256"], "0" * 64)
+        self.log.write_text(changed)
+        self.assertIn("--regrade", report_on(self.log).err)
+        self.assertEqual(report_on(self.log, "--regrade").status, 0)
+
+    def test_a_closed_pipe_leaves_no_traceback(self):
+        ended = subprocess.run(f"{sys.executable} {HERE / 'report.py'} {self.log} | head -1", shell=True, capture_output=True, timeout=60)
+        self.assertEqual((ended.stdout, ended.stderr), (b"mostly  model m\n", b""))
+
+
+class TheReportCommand(InFolder):
+    def refused(self, status, *words):
+        ended = report_on(*words)
+        self.assertEqual((ended.status, ended.out, ended.err.count("\n")), (status, "", 1), ended.err)
+        return ended.err.replace(f"{self.folder}{os.sep}", "")
+
+    def saved(self, value="", name="run.json"):
+        path = self.folder / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    def test_wrong_values_are_refused_before_any_work(self):
+        for words, error in (
+                (("--min", "pass@0=1"), "error: argument --min: 'pass@0=1' is not like pass@1=0.8 or pass^3=0.7: K is from 1 up, the share from 0 to 1\n"),
+                (("--min", "pass@1=1.5"), "error: argument --min: 'pass@1=1.5' is not like pass@1=0.8 or pass^3=0.7: K is from 1 up, the share from 0 to 1\n"),
+                (("--margin", "nan", "--no-worse-than", "x"), "error: argument --margin: 'nan' is not a share from 0 to 1\n"),
+                (("--margin", "0.1"), "error: --margin needs --no-worse-than: the baseline that it is measured from\n"),
+                (("--allow-incomplete", "-1"), "error: argument --allow-incomplete: '-1' is not a whole number from 0 up\n"),
+                (("--allow-incomplete", "1.5"), "error: argument --allow-incomplete: '1.5' is not a whole number from 0 up\n"),
+                (("--price-in", "inf"), "error: argument --price-in: 'inf' is not a price from 0 up\n"),
+                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in .json, the known formats\n"),
+                (("--out", "nowhere/report.json"), "error: argument --out: the folder of 'nowhere/report.json' is not there: make it first\n"),
+                (("--out", "missing.json"), "error: --out missing.json: that file is read, give another name\n"),
+                (("--case", "a"), "error: --case needs --failures: it picks the case whose failures are shown\n"),
+                (("--failure",), 'error: unrecognized arguments: --failure; did you mean "--failures"?\n')):
+            with self.subTest(words=words):
+                self.assertEqual(self.refused(2, "missing.json", *words), error)
+
+    def test_files_that_cannot_be_reported(self):
+        empty = {"responses": {}}
+        for path, error in ((self.folder / "none.json", "error: none.json: No such file or directory\n"),
+                            (self.saved("{", "a.json"), "error: a.json: not JSON: Expecting property name"),
+                            (self.saved("", "b.jsonl"), "error: b.jsonl: the log holds no run yet: run bench.py first\n"),
+                            (self.saved("hello", "c.txt"), "error: c.txt: not JSON"),
+                            (self.saved({"report_version": "1"}, "d.json"), "error: d.json: neither a run record nor a log: manifest is missing\n"),
+                            (self.saved(empty, "e.json"), "error: e.json: it is a recording: grade it with harness.py run, or give the log itself\n")):
+            with self.subTest(path=path):
+                self.assertTrue(self.refused(1, path).startswith(error))
+
+    def test_a_folder_is_no_run(self):
+        self.assertIn("Is a directory", self.refused(1, self.folder))
+
+    def test_two_systems_are_reported_and_compared(self):
+        ended = report_on(self.saved(run_record({"a": "+-"}, "one")), self.saved(run_record({"a": "+-"}, "two"), "two.json"))
+        self.assertEqual(ended.status, 0)
+        self.assertEqual(re.findall(r"^(?:one|two).*$", ended.out, re.M), ["one", "two", "one against two, trials paired by number"])
+
+    def test_colour_is_only_where_it_is_wanted(self):
+        path = self.saved(run_record({"a": "+-"}))
+        self.assertNotIn("\x1b", report_on(path).out)
+        self.assertIn("\x1b[32m1 passed\x1b[0m", report_on(path, "--color", "always").out)
+
+    def test_help_prints_the_manual(self):
+        self.assertIn(report.__doc__.strip(), report_on("--help").out)
+
+    def test_every_printed_estimate_is_in_the_json(self):
+        path, out = self.saved(run_record(QWEN, "qwen", REFUSES)), self.folder / "out.json"
+        text = report_on(path, "--out", out).out
+        told = set()
+
+        def numbers(value):
+            if isinstance(value, (dict, list)):
+                for part in value.values() if isinstance(value, dict) else value:
+                    numbers(part)
+            elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                told.update((f"{value:.2f}", f"{value:.3f}"))
+
+        numbers(harness.read_json(out))
+        self.assertEqual([number for number in re.findall(r"\d+\.\d+", text) if number not in told], [])
+
+if __name__ == "__main__":
+    unittest.main()
