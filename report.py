@@ -721,7 +721,7 @@ def title(system) -> str:
     environment = dig(system, "provenance", "environment")
     server, temperature = dig(environment, "server"), dig(system, "system", "options", "temperature")
     facts = (("{}", dig(server, "quantization_level")), ("ctx {}", dig(server, "context_length")),
-             ("temp {}", f"{temperature:g}" if is_number(temperature) else None),
+             ("temp {}", plain(temperature).removesuffix(".0") if is_number(temperature) else None),
              ("server {}", versions[0] if len(versions) == 1 else None),
              ("GPU {}%", dig(server, "gpu_percent")), ("{}", dig(environment, "hardware")))
     return "  ".join(told + [words.format(plain(fact)) for words, fact in facts if fact is not None])
@@ -800,8 +800,8 @@ def cost_lines(system) -> list:
     if paid and paid["total"] is None:
         lines.append("money: unknown, since the trials do not tell their tokens")
     elif paid:
-        each = f", {paid['per_passed']:g} a passed trial" if paid["per_passed"] is not None else ""
-        lines.append(f"money: {paid['total']:g} in all{each}, at {paid['price_in']:g} in and "
+        each = f", {plain(paid['per_passed'])} a passed trial" if paid["per_passed"] is not None else ""
+        lines.append(f"money: {plain(paid['total'])} in all{each}, at {paid['price_in']:g} in and "
                      f"{paid['price_out']:g} out a million tokens")
     return lines
 

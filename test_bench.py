@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -3194,6 +3195,142 @@ class TheReportCommand(InFolder):
 
         numbers(harness.read_json(out))
         self.assertEqual([number for number in re.findall(r"\d+\.\d+", text) if number not in told], [])
+
+
+# The records and the README
+
+def outputs_sha256(recording):
+    """A hash over [case_id, trial, its output or error] of every trial in plan order, latency and times left out."""
+    cases, trials = list(recording["responses"]), recording["trials"]
+    return harness.sha256(harness.canonical([
+        [case_id, trial, bench.response_part(recording["responses"][case_id][trial])] for trial in range(trials) for case_id in cases]))
+
+
+class TheRecords(InFolder):
+    loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def rebuild(self, log):
+        """Make in this folder what runs/ holds of a log."""
+        for name, *words in (("bench.py", "--log", log, "--convert", "recording.json"),
+                             ("harness.py", "run", "--recording", "recording.json", "--out", f"{log.stem}.json"),
+                             ("report.py", log, "--out", f"{log.stem}-report.json", "--out", f"{log.stem}.html", "--out", f"{log.stem}.svg")):
+            done = script(name, *words, cwd=self.folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_recorded_runs_and_report_match_fresh_runs(self):
+        fresh = harness.record(harness.load_system("model_triage:bayes", self.loaded), self.loaded, ["development"], 10)
+        recorded = bench.to_recording(HERE / "recorded" / "bayes.jsonl", self.loaded)
+        self.assertEqual(outputs_sha256(fresh), outputs_sha256(recorded))
+        for kept, made in zip(recorded["responses"].values(), fresh["responses"].values()):
+            self.assertEqual([bench.response_part(response) for response in kept], [bench.response_part(response) for response in made])
+        counted = [{key: value for key, value in report.system_report(harness.replay(one, triage_task, self.loaded)).items()
+                    if key not in ("recording_sha256", "latency_s", "costs", "runtimes")} for one in (recorded, fresh)]
+        self.assertEqual(counted[0]["per_case"], counted[1]["per_case"])
+        self.assertEqual(counted[0]["curve"], counted[1]["curve"])
+
+    def test_the_list_of_recordings_tells_what_each_log_holds(self):
+        listed = harness.read_json(HERE / "recorded" / "recordings.json")
+        logs = sorted((HERE / "recorded").glob("*.jsonl"))
+        self.assertEqual(sorted(listed), [log.name for log in logs])
+        for log in logs:
+            header, rows = bench.read_log(log)
+            told = listed[log.name]
+            self.assertEqual((told["system"], told["splits"], told["trials"], told["logged"]),
+                             (header["system"], header["splits"], header["trials"], len(rows)))
+            self.assertEqual(told["outputs_sha256"], outputs_sha256(bench.to_recording(log, self.loaded)))
+            self.assertEqual(header["case_set_sha256"], self.loaded["sha256"])
+            self.assertEqual(header["task"], harness.task_identity(triage_task))
+
+    def test_every_tracked_file_under_runs_is_rebuilt_from_the_records_byte_by_byte(self):
+        for log in (HERE / "recorded").glob("*.jsonl"):
+            self.rebuild(log)
+        made = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.name != "recording.json"}
+        self.assertEqual(sorted(made), ["bayes-report.json", "bayes-stopped-report.json", "bayes-stopped.html", "bayes-stopped.json",
+                                        "bayes-stopped.svg", "bayes.html", "bayes.json", "bayes.svg"])
+        for name, content in made.items():
+            self.assertEqual((HERE / "runs" / name).read_bytes(), content, name)
+
+    def test_the_three_steps_and_the_log_itself_give_the_same_report(self):
+        for log in (HERE / "recorded").glob("*.jsonl"):
+            self.rebuild(log)
+            done = script("report.py", f"{log.stem}.json", "--out", "steps.json", cwd=self.folder)
+            direct = script("report.py", log, cwd=self.folder)
+            self.assertEqual((self.folder / "steps.json").read_bytes(), (self.folder / f"{log.stem}-report.json").read_bytes())
+            self.assertEqual(re.sub("(wrote|next|to finish).*\n", "", done.stdout).strip(), re.sub("(next|to finish).*\n", "", direct.stdout).strip())
+
+    def test_the_stopped_record_was_really_stopped(self):
+        header, rows = bench.read_log(HERE / "recorded" / "bayes-stopped.jsonl")
+        self.assertTrue(header["budget_s"] > 0)
+        self.assertTrue(9 < len(rows) < 90)
+        self.assertEqual([(row["case_id"], row["trial"]) for row in rows],
+                         [(case["id"], trial) for case, trial in bench.schedule(harness.plan(self.loaded, ["development"], 10), 10)][:len(rows)])
+
+
+def readme_commands(language):
+    """[(command, what the README shows of its output)] of the blocks in that language."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if language == "sh":
+            found += [(line, None) for line in block.splitlines()]
+            continue
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            found.append((command, shown))
+    return found
+
+
+def times_masked(text):
+    """The text with its measured times made equal: "median 0.1 ms" → "median T"."""
+    return re.sub(r"\b(under )?\d+(\.\d+)? (ms|s)\b", "T", text)
+
+
+class TheReadme(InFolder):
+    def test_every_command_shows_the_output_that_it_has(self):
+        for name in ("bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json"):
+            shutil.copy(HERE / name, self.folder)
+        for name in ("recorded", "runs"):
+            shutil.copytree(HERE / name, self.folder / name, ignore=shutil.ignore_patterns("*.jsonl") if name == "runs" else None)
+        commands = readme_commands("console")
+        self.assertGreater(len(commands), 8)
+        for command, shown in commands:
+            with self.subTest(command):
+                pipeline = command.replace("python3", shlex.quote(sys.executable))
+                done = subprocess.run(pipeline, shell=True, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60,
+                                      stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONIOENCODING": "utf-8"}, check=False)
+                self.assertEqual(times_masked(done.stdout + done.stderr), times_masked(shown))
+
+    def test_the_first_command_and_its_output_stand_on_the_first_screen(self):
+        lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
+        self.assertIn("$ python3 bench.py", lines[:12])
+        self.assertLess(lines.index("```", lines.index("```console") + 1), 40)
+
+    def test_every_other_command_is_one_that_the_tool_takes(self):
+        for command, _ in readme_commands("sh"):
+            with self.subTest(command):
+                words = shlex.split(command.split(";")[-1].split(">")[0].replace("time ", ""))
+                if words[0] != "python3" or words[1] == "-m":
+                    self.assertEqual(command, "python3 -m unittest -v test_bench.py")
+                    continue
+                {"bench.py": bench, "report.py": report}[words[1]].parse_args(words[2:])
+
+    def test_every_option_is_in_the_readme_or_the_help_and_no_other(self):
+        text = (HERE / "README.md").read_text(encoding="utf-8")
+        known = set()
+        for name in ("bench.py", "report.py"):
+            known |= set(re.findall(r"--[a-z][a-z-]+", script(name, "--help").stdout))
+        known |= {"--recording"}
+        self.assertEqual(set(re.findall(r"--[a-z][a-z-]+", text)) - known, set())
+        self.assertEqual(known - set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--task", "--cases", "--color", "--case", "--failures", "--regrade"}, set())
+
+    def test_the_project_is_a_flat_set_of_files(self):
+        if not (HERE / ".git").exists():
+            self.skipTest("not a checkout")
+        done = subprocess.run(["git", "ls-files"], cwd=HERE, capture_output=True, encoding="utf-8", check=True)
+        top = {Path(name).parts[0] for name in done.stdout.splitlines()}
+        self.assertEqual({name for name in top if not name.startswith(".")}, {
+            "bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json", "recorded", "runs",
+            "test_bench.py", "README.md"})
 
 if __name__ == "__main__":
     unittest.main()
