@@ -3,7 +3,7 @@
     python3 report.py runs/bayes.jsonl                          a log of bench.py, or a run record of harness.py
     python3 report.py runs/bayes.jsonl --failures               what the failing trials answered
     python3 report.py NEW.jsonl OLD.jsonl                       two systems on the same cases, paired by trial
-    python3 report.py NEW.jsonl --out report.json               the same figures in a file as well
+    python3 report.py NEW.jsonl --out page.html --out grid.svg  a page, a picture; .json has all the figures
     python3 report.py NEW.jsonl --require majority --min pass@1=0.8 --no-worse-than OLD.jsonl
 
 The last form is a gate for CI: exit status 1 when it is not met. pass@k is the chance that at least one of
@@ -20,6 +20,8 @@ import re
 import shlex
 import sys
 from collections import Counter
+from dataclasses import dataclass
+from html import escape
 from itertools import accumulate
 from pathlib import Path
 
@@ -1005,13 +1007,751 @@ def check_case(args, report, case_set):
         raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
 
 
+# What the page and the picture look like
+
+# Text of each ink on its ground has a contrast of 4.5 or more: pass on pass-tile, fail-glyph on fail and so on.
+LIGHT = {"paper": "#ffffff", "ink": "#1b1f24", "dim": "#57606a", "line": "#d0d7de", "soft": "#f1f3f5",
+         "link": "#0b57b0", "pass": "#17632f", "pass-tile": "#dcf2e2", "fail": "#b3261e", "fail-glyph": "#ffffff",
+         "doubt": "#7a5600", "doubt-tile": "#ffd866", "doubt-glyph": "#4a3500", "any": "#0b57b0", "all": "#a04000"}
+DARK = {"paper": "#14171a", "ink": "#e6e8eb", "dim": "#a3abb4", "line": "#3a424a", "soft": "#22272c",
+        "link": "#85b8ff", "pass": "#7ee29a", "pass-tile": "#1b3d28", "fail": "#ff8f85", "fail-glyph": "#2b0806",
+        "doubt": "#f0c24b", "doubt-tile": "#f0c24b", "doubt-glyph": "#2b1d00", "any": "#85b8ff", "all": "#ffa766"}
+SVG_CSS = """\
+svg { color: var(--ink); }
+.pass { color: var(--pass); }
+.fail { color: var(--fail); }
+.incomplete { color: var(--doubt); }
+.absent, .dim { color: var(--dim); }
+.any { color: var(--any); }
+.all { color: var(--all); }
+svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+svg .name { font-family: ui-monospace, monospace; }
+svg .head { font-size: 15px; font-weight: 600; }
+svg .end { text-anchor: end; }
+svg .middle { text-anchor: middle; }
+svg path { fill: none; stroke: currentColor; stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
+svg .rule { stroke: var(--line); stroke-width: 1; }
+svg .range { stroke: var(--dim); stroke-width: 3; }
+svg .bar, svg .tile, svg .band { fill: currentColor; stroke: none; }
+svg .tile.pass { fill: var(--pass-tile); }
+svg .tile.incomplete { fill: var(--doubt-tile); }
+svg .tile.absent { fill: var(--soft); }
+svg .glyph.fail { color: var(--fail-glyph); }
+svg .glyph.incomplete { color: var(--doubt-glyph); }
+svg .band { fill-opacity: .16; }
+svg .curve.all { stroke-dasharray: 6 4; }
+svg .mark, svg .paper { fill: var(--paper); }
+"""
+PAGE_CSS = """\
+:root { color: var(--ink); background: var(--paper); color-scheme: light dark; }
+body { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere; }
+body { font: 1rem/1.5 system-ui, sans-serif; }
+h1, h2, h3, h4, h5 { line-height: 1.25; margin: 2rem 0 .5rem; }
+h1 { margin-top: 0; }
+h2 { border-top: 2px solid var(--line); padding-top: 1.5rem; }
+h3 { font-size: 1.125rem; }
+h4, h5 { font-size: 1rem; margin: 1rem 0 .25rem; }
+p, ul { margin: .25rem 0; max-width: 46rem; }
+ul { padding-left: 1.25rem; }
+.legend > span { margin-right: 1rem; }
+.notes { list-style: none; padding: 0; }
+small, caption, figcaption, dt { color: var(--dim); font-size: .875rem; font-weight: 400; }
+a { color: var(--link); }
+:focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
+.skip:not(:focus) { position: absolute; clip-path: inset(50%); }
+.rate { font-size: 1.25rem; margin-top: 1rem; }
+.rate b { font-size: 2.25rem; line-height: 1; }
+.beside { display: flex; flex-wrap: wrap; align-items: center; gap: 0 2rem; }
+figure { margin: .5rem 0; flex: 0 1 30rem; }
+figure svg { width: 100%; height: auto; }
+pre { margin: 0; font-size: .8125rem; white-space: pre-wrap; }
+
+.scroll { overflow-x: auto; margin: .75rem 0; min-width: 0; }
+table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: .25rem; }
+th, td { font-size: .9375rem; padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; font-weight: 400; vertical-align: baseline; }
+:is(th, td):has(> bdi) { min-width: 8rem; }
+thead th { color: var(--dim); }
+bdi, pre { overflow-wrap: anywhere; }
+.number { text-align: right; }
+td.number { white-space: nowrap; }
+.grid { border-collapse: separate; border-spacing: 2px 3px; }
+.grid th, .grid td { border: 0; padding: 0 .5rem; white-space: nowrap; }
+.grid th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
+.grid tbody th { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; }
+.grid .trial { padding: 0; text-align: center; min-width: 1.65rem; }
+.grid .trial a { display: block; border-radius: 3px; font-weight: 600; text-decoration: none; color: inherit; }
+.pass > a { background: var(--pass-tile); }
+.grid .fail > a { color: var(--fail-glyph); background: var(--fail); }
+.grid .incomplete > a { color: var(--doubt-glyph); background: var(--doubt-tile); }
+.absent > a { background: var(--soft); }
+.grid svg { vertical-align: middle; margin-right: .5rem; }
+.grid tr { scroll-margin: 30vh; }
+.grid tr:target > th { box-shadow: inset 0 -2px var(--link); }
+.dense { border-spacing: 1px 2px; }
+.dense .trial { min-width: .75rem; font-size: .6875rem; }
+.dense thead .trial, .dense tfoot .trial { writing-mode: vertical-rl; line-height: 1; }
+
+.case, .answers > h3 { display: none; }
+.case:target, .case:has(:target) {
+  display: block; position: fixed; inset: auto 0 0; z-index: 1; max-height: 50vh; overflow: auto;
+  padding: 0 max(1rem, 50vw - 33rem); background: var(--paper);
+  border-top: 2px solid var(--link); box-shadow: 0 -4px 24px #0006;
+}
+body:has(.case:target), body:has(.case :target) { padding-bottom: 55vh; }
+.case h4 { position: sticky; top: 0; margin: 0; padding: .75rem 0; background: var(--paper); }
+p.close { position: sticky; bottom: 0; margin: 0; max-width: none; padding: .5rem 0; background: var(--paper); }
+article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 4.5rem; }
+article:target { background: var(--soft); }
+article h5 { margin: 0; }
+dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
+dd { margin: 0; min-width: 0; color: var(--ink); }
+@supports not selector(:has(a)) {
+  .case, .answers > h3 { display: block; }
+  .case:target { position: static; max-height: none; }
+}
+@media (max-width: 40rem) {
+  body { padding: 1rem .75rem 4rem; }
+  .grid tbody th { max-width: 7.5rem; }
+  .grid svg { display: none; }
+  dl { grid-template-columns: 1fr; }
+}
+@media print {
+  :root { font-size: 9pt; print-color-adjust: exact; }
+  body { max-width: none; padding: 0 !important; }
+  a { color: inherit; text-decoration: none; }
+  .close, .skip, .hint { display: none; }
+  .case, .answers > h3 { display: block !important; }
+  .case, .case h4 { position: static !important; max-height: none !important; padding: 0 !important; }
+  .case { border: 0 !important; box-shadow: none !important; }
+  .scroll { overflow: visible; }
+  .beside, article, tr { break-inside: avoid; }
+  h2, h3, h4, h5, caption { break-after: avoid; }
+}
+"""
+CLASSES = {"pass": "pass", "fail": "fail", "incomplete": "incomplete", "not run": "absent"}
+NOTE_CLASSES = {"flaky": "incomplete", "never": "fail"}
+# Around the middle of a cell: a glyph for a tile or, where cells are narrow, a bar up, down or between.
+GLYPH_PATHS = {"pass": "m-4 0 3 3 5-6", "fail": "m-3.5-3.5 7 7m0-7-7 7", "incomplete": "m0-4.5v5m0 3.5v.1",
+               "not run": "m-1 0h2"}
+BARS = {"pass": (-6, 0), "fail": (0, 6), "incomplete": (-2, 2), "not run": (-.5, .5)}
+CURVES = (("any", "pass_at_k", "at least one of k passes (pass@k)", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0"),
+          ("all", "pass_power_k", "all k pass (pass^k)", "m-3-3h6v6h-6z"))
+QUARTERS = (0, .25, .5, .75, 1)
+PLAIN = bench.Terminal(80, False, bench.VERDICT_GLYPHS)
+# The picture is as wide as a README; where its columns are, and what fits into them.
+WIDTH, NAME_X, CELLS_X, COUNT_X, INTERVAL_X, NOTE_X = 840, 24, 208, 530, 550, 734
+NAME_LETTERS, CELLS_WIDTH, INTERVAL_WIDTH, MOST_CELLS = 24, 240, 166, 100
+HOW_TO_READ = (
+    "Each trial of a case has its own seed, which all cases share. pass@k is the chance that at least one of k "
+    "trials passes, pass^k that all k do; both are averaged over the cases. An incomplete trial brought no answer "
+    "to judge and counts as not passed. A flaky case passed in some of its trials and not in others.")
+REPLY_LETTERS = 2000        # of one reply on the page; the run record has all of it
+# Forbidden by XML, an error to HTML: the last two of each plane, and 32 more.
+PLANE_ENDS = "".join(chr(end - 1) + chr(end) for end in range(0xffff, 0x110000, 0x10000))
+NONCHARACTERS = re.compile(f"[\ufdd0-\ufdef{PLANE_ENDS}]")
+
+
+def escaped(text) -> str:
+    """Anybody's text for HTML and XML, attributes included: printable, and nothing in it is markup."""
+    return escape(NONCHARACTERS.sub(lambda found: ascii(found.group())[1:-1], printable(text)))
+
+
+def isolated(text) -> str:
+    """Anybody's text inside a sentence: right-to-left letters leave the order of the rest alone."""
+    return f"<bdi>{escaped(text)}</bdi>"
+
+
+def shortened(text, letters: int) -> str:
+    """A text cut to so many letters; wide ones count twice, by a rule that no Python's Unicode tables change."""
+    text, used = printable(text), 0
+    for place, letter in enumerate(text):
+        used += 2 if ord(letter) >= 0x1100 else 1
+        if used > letters:
+            return text[:max(place - 1, 0)] + "…"
+    return text
+
+
+def variables(colours) -> str:
+    return "".join(f"--{name}: {colour}; " for name, colour in colours.items())
+
+
+def picture_css() -> str:
+    """The style of a picture that stands alone: without variables, which not every viewer of pictures knows."""
+    light, dark = (re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], SVG_CSS)
+                   for colours in (LIGHT, DARK))
+    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
+
+
+# Words for both
+
+def heading(system) -> str:
+    """What was measured, and on what, in one line."""
+    return title(system).replace("  ", " · ")
+
+
+def plan_words(system) -> str:
+    """The plan and how its trials ended: "9 cases × 10 trials: 77 passed, 13 failed"."""
+    planned = f"{plural(system['cases'], 'case')} × {plural(system['trials_per_case'], 'trial')}"
+    return f"{planned}: {verdict_counts(system, PLAIN)}"
+
+
+def few_k(values) -> list:
+    """The k of a curve that are told in numbers."""
+    return [k for k in FEW_K if k < len(values)] + [len(values)]
+
+
+def curve_of(system) -> tuple:
+    """(a curve or None, its band or None, its name): of a stopped run the curve of its complete rounds."""
+    if system["curve"]:
+        band = ", with bands: 95 % intervals for new cases like these" if system["curve_band"] else ""
+        trials = plural(system["cases"] * system["trials_per_case"], "trial")
+        return system["curve"], system["curve_band"], f"Curve of all {trials}{band}"
+    rounds = system["curve_complete_rounds"]
+    return rounds["curve"], None, f"Curve of the {plural(rounds['rounds'], 'complete round')} alone"
+
+
+def curve_words(values) -> str:
+    """A curve at a few k: "k 1: at least one passes 0.856, all pass 0.856; k 2: …"."""
+    told = [(k, values[str(k)]["pass_at_k"], values[str(k)]["pass_power_k"]) for k in few_k(values)]
+    return "; ".join(f"k {k}: at least one passes {at_k:.3f}, all pass {power_k:.3f}" for k, at_k, power_k in told)
+
+
+def rates(system) -> list:
+    """(what for, passed, trials, pass rate, 95 % interval or None, remark) a row; [] for a stopped run."""
+    rate, calls, total = system["pass_rate"], system["model_calls"], system["cases"] * system["trials_per_case"]
+    if not rate:
+        return []
+    like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
+    helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
+             "either": "more of either narrows it"}[rate["narrowed_by"]]
+    counts = system["verdicts"].get("pass", 0), total, rate["value"]
+    same, new = rate["same_cases"], rate["new_cases"]
+    alone = "none, with one trial a case"
+    rows = [(f"{these}, new trials", *counts, same, "" if same else alone),
+            (f"new cases like {like}", *counts, new, helps if new else "none, with one case")]
+    if 0 < calls["trials"] < total:
+        told = f"{calls['pass']} of {calls['trials']} passed, {calls['rate']:.3f}"
+        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], calls["rate"],
+                     calls["same_cases"], told if calls["same_cases"] else f"{alone}; {told}"))
+    return rows
+
+
+# Drawing
+
+def at(*numbers) -> str:
+    """Coordinates to a tenth: (12.0, 3.14) → "12 3.1"."""
+    return " ".join(f"{number:.1f}".removesuffix(".0") for number in numbers)
+
+
+def svg_text(x, y, text, kind="") -> str:
+    kind = f' class="{kind}"' if kind else ""
+    return f'<text x="{at(x)}" y="{at(y)}"{kind}>{escaped(text)}</text>'
+
+
+def svg_path(kind, path) -> str:
+    return f'<path class="{kind}" d="{path}"/>'
+
+
+def svg_open(width, height, name, words, ident="") -> list:
+    """The start of a picture, with its name and what it shows in words for who cannot see it."""
+    return [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {at(width, height)}" width="{at(width)}" '
+            f'height="{at(height)}" role="img" aria-labelledby="{ident}name {ident}words">',
+            f'<title id="{ident}name">{escaped(name)}</title>', f'<desc id="{ident}words">{escaped(words)}</desc>']
+
+
+def interval_drawing(interval, value, x, y, width) -> str:
+    """A share as a dot on its interval, along a width that stands for 0 to 1."""
+    low, high = (x + limit * width for limit in interval)
+    dot = f'<circle cx="{at(x + value * width)}" cy="{at(y)}" r="4" fill="currentColor"/>'
+    return svg_path("range", f"M{at(low, y)}H{at(high)}") + dot
+
+
+def cells_drawing(verdicts, x, y, pitch) -> list:
+    """The trials of a case in a row, all of one verdict in one path."""
+    lines, roomy = [], pitch >= 14
+    for verdict, kind in CLASSES.items():
+        middles = [x + (trial + .5) * pitch for trial, one in enumerate(verdicts) if one == verdict]
+        side, (top, bottom) = (pitch - 2, (-9, 9)) if roomy else (pitch * .8, BARS[verdict])
+        tiles = [f"M{at(middle - side / 2, y + top)}h{at(side)}v{at(bottom - top)}h{at(-side)}z"
+                 for middle in middles]
+        if middles:
+            lines.append(svg_path(f"{'tile' if roomy else 'bar'} {kind}", "".join(tiles)))
+        if middles and roomy:
+            glyphs = [f"M{at(middle, y)}{GLYPH_PATHS[verdict]}" for middle in middles]
+            lines.append(svg_path(f"glyph {kind}", "".join(glyphs)))
+    return lines
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Where a curve over k = 1 … last stands: a box in pixels, from its bottom to its top a share of 0 to 1."""
+    left: float
+    top: float
+    right: float
+    bottom: float
+    last: int
+
+    def across(self, k):
+        linear = self.last <= 20
+        share = (k - 1) / max(1, self.last - 1) if linear else math.log(k) / math.log(self.last)
+        return self.left + 8 + share * (self.right - self.left - 16)
+
+    def up(self, share):
+        return self.bottom - share * (self.bottom - self.top)
+
+    def path(self, ks, shares) -> str:
+        return "M" + "L".join(at(self.across(k), self.up(share)) for k, share in zip(ks, shares))
+
+    def ticks(self) -> list:
+        some = FEW_K if self.last > 20 else range(1, self.last)
+        return [k for k in some if self.across(self.last) - self.across(k) > 16] + [self.last]
+
+    def drawn(self) -> list:
+        """The k at which the curve is drawn: all of them, or about 200 of many."""
+        some = {1 + (self.last - 1) * step // 180 for step in range(181)}
+        return [k for k in range(1, self.last + 1) if self.last <= 200 or k <= 20 or k in some]
+
+
+def axes_drawing(plot, cases) -> list:
+    """The axes of a curve with their ticks, units and n."""
+    lines = [svg_text(plot.left - 36, plot.top - 14, f"chance, mean over {plural(cases, 'case')}", "dim")]
+    for share in QUARTERS:
+        lines += [svg_path("rule", f"M{at(plot.left, plot.up(share))}H{at(plot.right)}"),
+                  svg_text(plot.left - 6, plot.up(share) + 4, f"{share:g}", "dim end")]
+    for k in plot.ticks():
+        lines += [svg_path("rule", f"M{at(plot.across(k), plot.bottom)}v4"),
+                  svg_text(plot.across(k), plot.bottom + 17, str(k), "dim middle")]
+    words = f"k of the {plural(plot.last, 'trial')} of a case{', log scale' if plot.last > 20 else ''}"
+    return lines + [svg_text((plot.left + plot.right) / 2, plot.bottom + 35, words, "dim middle")]
+
+
+def curve_drawing(values, band, cases, x, y, width, height) -> list:
+    """pass@k and pass^k over k with their bands, axes and legend, in a box whose corner is (x, y)."""
+    plot = Plot(x + 36, y + 48, x + width - 46, y + height - 40, len(values))
+    ks, last, lines = plot.drawn(), values[str(plot.last)], axes_drawing(plot, cases)
+    for kind, key, *_ in CURVES if band else ():
+        low, high = ([band[str(k)][key][limit] for k in ks] for limit in (0, 1))
+        if plot.last > 1:
+            edges = plot.path(ks, high) + "L" + plot.path(ks[::-1], low[::-1])[1:]
+            lines.append(svg_path(f"band {kind}", f"{edges}z"))
+        else:
+            lines.append(svg_path("range", plot.path((1, 1), (*low, *high))))
+    # At the right end the two values stand one above the other, even where the curves meet.
+    ends = [plot.up(last[key]) for _, key, *_ in CURVES]
+    apart = max(14, ends[1] - ends[0])
+    for row, (kind, key, words, mark) in enumerate(CURVES):
+        start, line = x + 264 * row, plot.path(ks, [values[str(k)][key] for k in ks])
+        marks = [plot.path([k], [values[str(k)][key]]) + mark for k in plot.ticks()]
+        lines += [svg_path(f"curve {kind}", f"{line}M{at(start, y + 8)}h26"),
+                  svg_path(f"mark {kind}", f"{''.join(marks)}M{at(start + 13, y + 8)}{mark}"),
+                  svg_text(start + 34, y + 12, words, kind),
+                  svg_text(plot.right + 2, sum(ends) / 2 + apart * (row - .5) + 4, f"{last[key]:.3f}", kind)]
+    return lines
+
+
+# The picture
+
+def picture_row(y, name, verdicts, case, pitch) -> list:
+    """One case of a picture's grid: its name, its trials, how many passed, the interval and a note."""
+    shown, ran = verdicts[:MOST_CELLS], len(verdicts) - case["not_run"]
+    note = bench.case_note(verdicts, "expects_rejection" in case)
+    lines = [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS), "name"),
+             *cells_drawing(shown, CELLS_X, y, pitch), svg_text(COUNT_X, y + 4, f"{case['pass']}/{ran}", "end")]
+    if len(shown) < len(verdicts):
+        lines.append(svg_text(CELLS_X + pitch * len(shown) + 2, y + 4, "…", "dim"))
+    if case["interval"] and "expects_rejection" not in case:
+        lines.append(interval_drawing(case["interval"], case["pass"] / ran, INTERVAL_X, y, INTERVAL_WIDTH))
+    return lines + ([svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] if note else [])
+
+
+def picture_foot(y, system, pitch) -> tuple:
+    """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
+    lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
+    if len(each) > 1 and pitch >= 14:
+        lines.append(svg_text(NAME_X, y + 16, "cases passed", "dim"))
+        lines += [svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle")
+                  for trial, count in enumerate(each)]
+        y += 22
+    for words, passed, total, value, interval, _ in rates(system):
+        lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{passed}/{total}", "end")]
+        if interval:
+            lines.append(interval_drawing(interval, value, INTERVAL_X, y + 12, INTERVAL_WIDTH))
+        y += 22
+    return lines + [svg_text(INTERVAL_X + share * INTERVAL_WIDTH, y + 18, f"{share:g}", "dim middle")
+                    for share in QUARTERS], y + 4
+
+
+def picture_grid(system, record, top) -> tuple:
+    """(the legend, the grid and its intervals, where they end)."""
+    by_case, last = bench.verdicts_by_case(record), system["trials_per_case"] - 1
+    step, pitch = 22 if len(by_case) <= 40 else 15, min(26, CELLS_WIDTH / min(last + 1, MOST_CELLS))
+    occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
+    lines = [svg_text(CELLS_X, top + 32, f"trial 0-{last}" if last else "trial 0", "dim"),
+             svg_text(COUNT_X, top + 32, "passed", "dim end"),
+             svg_text(INTERVAL_X, top + 32, "pass rate, 95 % interval", "dim")]
+    for place, verdict in enumerate(verdict for verdict in CLASSES if verdict in occurring):
+        x = NAME_X + 112 * place
+        lines += [*cells_drawing([verdict] * (1 if pitch >= 14 else 4), x, top, pitch),
+                  svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict])]
+    bottom = top + 48 + step * len(by_case)
+    foot, end = picture_foot(bottom, system, pitch)
+    lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}")
+              for share in QUARTERS]
+    for place, (name, verdicts) in enumerate(by_case.items()):
+        lines += picture_row(top + 44 + step * (place + .5), name, verdicts, system["per_case"][name], pitch)
+    return lines + foot, end + 20
+
+
+def svg_picture(system: dict, record: dict) -> str:
+    """Grid and curve of one system of a report as an SVG that stands alone: no script, nothing from outside."""
+    values, band, what = curve_of(system)
+    name, words = record["manifest"]["case_set"]["name"], plan_words(system)
+    grid, y = picture_grid(system, record, 78)
+    lines = [svg_text(NAME_X, 32, shortened(heading(system), 84), "head"),
+             svg_text(NAME_X, 54, shortened(f"{name}, {words}", 110)), *grid]
+    if values:
+        words += f". {what}: {curve_words(values)}"
+        lines += [svg_text(NAME_X, y + 30, what),
+                  *curve_drawing(values, band, system["cases"], NAME_X, y + 44, WIDTH - 2 * NAME_X, 256)]
+        y += 300
+    return "\n".join([*svg_open(WIDTH, y + 20, f"{name}: {heading(system)}", words),
+                      f"<style>\n{picture_css()}</style>",
+                      f'<rect class="paper" fill="#ffffff" width="{WIDTH}" height="{at(y + 20)}" rx="8"/>', *lines,
+                      "</svg>", ""])
+
+
+# The page: answers
+
+def verdict_html(verdict) -> str:
+    """A verdict's glyph and word: "✓ passed"."""
+    return f"{bench.VERDICT_GLYPHS[verdict]} {bench.VERDICT_WORDS[verdict]}"
+
+
+def verdict_of(row) -> str:
+    """A trial's verdict, "not run" where it never ran."""
+    return row["verdict"] if has_run(row) else "not run"
+
+
+def answer_groups(rows) -> list:
+    """The trials of a case in lists of equal verdict, reason and answer: the longest first, but passes last."""
+    groups = {}
+    for row in rows:
+        reply = row["metadata"].get("reply") if row["output"] is None else None
+        key = row["verdict"], row["check"], row["reason"], harness.canonical([row["output"], reply])
+        groups.setdefault(key, []).append(row)
+    return sorted(groups.values(), key=lambda group: (group[0]["verdict"] == "pass", -len(group)))
+
+
+def preformatted(value) -> str:
+    """A text with its line breaks, or another value as JSON, cut where it is very long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    lines, more = "\n".join(map(escaped, text[:REPLY_LETTERS].split("\n"))), len(text) - REPLY_LETTERS
+    cut = f"<small>and {plural(more, 'more character')}, in the run record</small>" if more > 0 else ""
+    return f"<pre><code>{lines}</code></pre>{cut}"
+
+
+def answer_fact(row) -> list:
+    """[(word, HTML)] of what the system answered: its output, else the raw reply, else that there is none."""
+    none = row["verdict"] == "incomplete" or row["check"] == "rejection" or "expects_rejection" in row
+    if row["output"] is not None or not none:
+        return [("output", preformatted(row["output"]))]
+    if row["metadata"].get("reply") is not None:
+        return [("raw reply", preformatted(row["metadata"]["reply"]))]
+    why = ": the input was refused, as it must be" if row["verdict"] == "pass" else ""
+    return [("output", f"none{why}")] if has_run(row) else []
+
+
+def trial_words(row) -> str:
+    """A trial with its seed and latency: "3 (seed 1003, 0.44 s)"."""
+    seed, latency = row["metadata"].get("seed"), row["metadata"]["recorded_latency_s"]
+    facts = ([] if seed is None else [f"seed {plain(seed)}"]) + ([] if latency is None else [seconds(latency)])
+    words = f"{row['trial']} ({', '.join(facts)})" if facts else str(row["trial"])
+    return escaped(words).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def answer_html(ident, group, total) -> str:
+    """One answer of a case: its verdict, check, reason, output or raw reply, and the trials that gave it."""
+    row, verdict = group[0], verdict_of(group[0])
+    facts = [(key, isolated(row[key])) for key in ("check", "reason") if row[key]] + answer_fact(row)
+    facts.append(("trial" if len(group) == 1 else "trials", "; ".join(map(trial_words, group))))
+    told = "".join(f"<dt>{word}</dt><dd>{fact}</dd>" for word, fact in facts)
+    return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
+            f"{plural(total, 'trial')}</h5><dl>{told}</dl></article>")
+
+
+def case_html(number, place, name, case, groups) -> str:
+    """All answers of one case, hidden until a link to it or to one of them opens it."""
+    total, ident = sum(map(len, groups)), f"s{number}c{place}"
+    answers = [answer_html(f"{ident}g{index}", group, total) for index, group in enumerate(groups)]
+    told = f"<small>{isolated(case['class'])}, {case['pass']}/{total - case['not_run']} passed</small>"
+    return "\n".join([f'<section class="case" id="{ident}">\n<h4>{isolated(name)} {told}</h4>', *answers,
+                      f'<p class="close"><a href="#s{number}r{place}">close</a></p>\n</section>'])
+
+
+# The page: tables
+
+def table_row(cells, numbers, head="") -> str:
+    """A row of HTML cells: the first is its header, those in the columns of numbers stand to the right."""
+    made = []
+    for column, cell in enumerate(cells):
+        tag, scope = ("th", f' scope="{head or "row"}"') if head or not column else ("td", "")
+        kind = ' class="number"' if column in numbers else ""
+        made.append(f"<{tag}{scope}{kind}>{cell}</{tag}>")
+    return f"<tr>{''.join(made)}</tr>"
+
+
+def page_table(caption, heads, rows, numbers=()) -> str:
+    """A table in a box that scrolls by itself where it is too wide; "" without rows."""
+    body = [table_row(row, numbers) for row in rows]
+    return "\n".join([f'<div class="scroll"><table><caption>{caption}</caption>',
+                      f'<thead>{table_row(heads, numbers, "col")}</thead>', "<tbody>", *body,
+                      "</tbody></table></div>"]) if body else ""
+
+
+def list_html(texts, kind="") -> str:
+    """A list of HTML texts; "" when there are none."""
+    return f"<ul{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</ul>" if texts else ""
+
+
+def interval_html(interval, value) -> str:
+    """An interval, drawn small and in numbers."""
+    drawing = svg_path("rule", "M5 8h110M5 4v8M115 4v8") + interval_drawing(interval, value, 5, 8, 110)
+    return f'<svg viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{drawing}</svg>{span(interval)}'
+
+
+def grid_row(number, place, name, case, rows, groups) -> str:
+    """One case of the grid: a cell a trial that opens its answer, passed of those that ran, interval, note."""
+    group_of = {row["trial"]: index for index, group in enumerate(groups) for row in group}
+    cells, ran, interval = [], len(rows) - case["not_run"], ""
+    for row in rows:
+        verdict = verdict_of(row)
+        why = f": {row['check'] or cause(row)}" if verdict in ("fail", "incomplete") else ""
+        hint = bench.VERDICT_WORDS[verdict] + escaped(why)
+        cells.append(f'<td class="trial {CLASSES[verdict]}"><a href="#s{number}c{place}g{group_of[row["trial"]]}" '
+                     f'title="{hint}">{bench.VERDICT_GLYPHS[verdict]}</a></td>')
+    if case["interval"] and "expects_rejection" not in case:
+        interval = interval_html(case["interval"], case["pass"] / ran)
+    note = bench.case_note(list(map(verdict_of, rows)), "expects_rejection" in case)
+    return (f'<tr id="s{number}r{place}"><th scope="row"><a href="#s{number}c{place}">{isolated(name)}</a></th>'
+            f'{"".join(cells)}<td class="number">{case["pass"]}/{ran}</td><td>{interval}</td>'
+            f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
+
+
+def grid_foot(system) -> list:
+    """The rows below the cases: the cases that each trial passed, and the rates with their intervals."""
+    each, rows = system["passed_per_trial"] or [], []
+    if len(each) > 1:
+        cells = "".join(f'<td class="trial dim">{count}</td>' for count in each)
+        rows.append(f'<tr><th scope="row">cases passed</th>{cells}<td></td><td></td><td></td></tr>')
+    for words, passed, total, value, interval, remark in rates(system):
+        told = interval_html(interval, value) if interval else ""
+        rows.append(f'<tr><th scope="row" colspan="{system["trials_per_case"] + 1}">{words}</th>'
+                    f'<td class="number">{passed}/{total}</td><td>{told}</td><td class="dim">{remark}</td></tr>')
+    return ["<tfoot>", *rows, "</tfoot>"] if rows else []
+
+
+def grid_html(number, system, cases, groups) -> str:
+    """The grid: a row a case, a cell a trial."""
+    trials, occurring = system["trials_per_case"], {verdict_of(row) for rows in cases.values() for row in rows}
+    legend = [f'<span class="{kind}">{verdict_html(verdict)}</span>'
+              for verdict, kind in CLASSES.items() if verdict in occurring]
+    columns = "".join(f'<th scope="col" class="trial">{trial}</th>' for trial in range(trials))
+    heads = f'<th scope="col">case</th>{columns}<th scope="col" class="number">passed</th>'
+    rows = [grid_row(number, place, name, system["per_case"][name], rows, groups[name])
+            for place, (name, rows) in enumerate(cases.items())]
+    return "\n".join([
+        f'<p class="legend">{" ".join(legend)} <small class="hint">A cell opens its answer, a name all answers of '
+        f'the case.</small></p>\n<a class="skip" href="#s{number}k">Skip the grid</a>',
+        f'<div class="scroll"><table class="grid{" dense" if trials > 25 else ""}">',
+        f'<caption>A row a case, a cell a trial</caption>\n<thead><tr>{heads}<th scope="col">95 % interval</th>'
+        '<th scope="col">note</th></tr></thead>\n<tbody>', *rows, "</tbody>", *grid_foot(system),
+        "</table></div>"])
+
+
+def why_table(number, caption, counts, cases, verdict, name_of) -> str:
+    """How many trials ended so for each reason, and in which cases; "" where none did."""
+    rows = []
+    for name, count in counts.items():
+        found = [(place, case, sum(row["verdict"] == verdict and name_of(row) == name for row in case_rows))
+                 for place, (case, case_rows) in enumerate(cases.items())]
+        links = [f'<a href="#s{number}c{place}">{isolated(case)}</a> {times}'
+                 for place, case, times in found if times]
+        rows.append([isolated(name), str(count), ", ".join(links)])
+    return page_table(caption, [caption.rpartition(" ")[2], "trials", "in the cases"], rows, [1])
+
+
+def case_table(system, cases) -> str:
+    """How many trials of each case passed, its different outputs and its latency."""
+    rows = []
+    for name, case in system["per_case"].items():
+        timed = latency_s(cases[name])
+        times = [seconds(timed[key]) if timed["trials"] else "" for key in ("median", "p90")]
+        ran = len(cases[name]) - case["not_run"]
+        rows.append([isolated(name), isolated(case["class"]), f"{case['pass']}/{ran}", case["distinct_outputs"],
+                     *times, timed["trials"]])
+    return page_table("By case, with the latency of its trials that have an output",
+                      ["case", "class", "passed", "different outputs", "median", "p90", "n"], rows, range(2, 7))
+
+
+def flat(name, value, depth=4) -> list:
+    """[(name, value)] inside nested objects, without what is empty: {"a": {"b": 1}} → [("a b", 1)]."""
+    if isinstance(value, dict) and depth:
+        return [pair for key, inner in value.items() for pair in flat(f"{name} {key}".strip(), inner, depth - 1)]
+    return [] if value in (None, "", [], {}) else [(name, value)]
+
+
+# The page: its parts
+
+def summary_html(system) -> str:
+    """The pass rate with both intervals in words, or what a stopped run lacks."""
+    rate, each, cases = system["pass_rate"], system["passed_per_trial"], system["cases"]
+    if not rate:
+        return (f'<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
+                "no interval of the whole. To resume, give the bench.py command of the log again.</p>")
+    told = [f"95 % interval for {words}: {'; '.join(filter(None, (interval and span(interval), remark)))}"
+            for words, *_, interval, remark in rates(system)]
+    if system["curve_if_incomplete_passed"]:
+        most, absent = system["curve_if_incomplete_passed"]["1"]["pass_at_k"], system["verdicts"]["incomplete"]
+        told.append(f"At most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
+    if len(each) > 1:
+        reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else str(each[0])
+        told.append(f"One trial alone would have said {reach} of {cases}")
+    passed = f"{system['verdicts'].get('pass', 0)} of {cases * system['trials_per_case']}"
+    return f'<p class="rate"><b>{rate["value"]:.3f}</b> of the trials passed, {passed}</p>\n{list_html(told)}'
+
+
+def curve_html(number, system) -> str:
+    """The curve as a picture and as a table at a few k."""
+    values, band, what = curve_of(system)
+    if not values:
+        return "<p>No curve: no round of all cases is complete.</p>"
+    heads, columns, most = ["k trials"], [list(map(str, few_k(values)))], system["curve_if_incomplete_passed"]
+    for words, key in (("at least one passes", "pass_at_k"), ("all pass", "pass_power_k")):
+        for head, found, shown in ((words, values, "{:.3f}".format), ("95 % interval", band, span),
+                                   ("at most", most, "{:.3f}".format)):
+            if found:
+                heads.append(head)
+                columns.append([shown(found[k][key]) for k in columns[0]])
+    caption = f"Chances at a few k, mean over {plural(system['cases'], 'case')}"
+    caption += "; at most: had the incomplete trials passed" if most else ""
+    return "\n".join(['<div class="beside"><figure>', *svg_open(440, 300, what, curve_words(values), f"s{number}"),
+                      *curve_drawing(values, band, system["cases"], 2, 2, 436, 296),
+                      f"</svg>\n<figcaption>{what}.</figcaption></figure>",
+                      page_table(caption, heads, zip(*columns), range(len(heads))), "</div>"])
+
+
+def system_html(number, system, record) -> str:
+    """The section of one system."""
+    cases = rows_by_case(record)
+    groups = {name: answer_groups(rows) for name, rows in cases.items()}
+    answers = [case_html(number, place, name, system["per_case"][name], groups[name])
+               for place, name in enumerate(cases)]
+    failed, incomplete = system["failures_by_check"], system["incomplete_by_error"]
+    reasons = [why_table(number, "Failed trials by check", failed, cases, "fail", lambda row: row["check"]),
+               why_table(number, "Incomplete trials by cause", incomplete, cases, "incomplete", cause)]
+    ran_on = [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
+              for key, counts in system["runtimes"].items() for value, count in counts.items()]
+    identity = [[isolated(name), preformatted(value)] for name, value in flat("", record["manifest"])]
+    parts = [f'<section id="s{number}">\n<h2>{isolated(system["label"])}</h2>',
+             f"<p>{isolated(heading(system))}<br>{plan_words(system)}</p>", summary_html(system),
+             list_html([f"! {escaped(note)}" for note in notes(system)], ' class="notes incomplete"'),
+             "<h3>Trials</h3>", grid_html(number, system, cases, groups),
+             f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system),
+             "<h3>Failed and incomplete</h3>" if any(reasons) else "", *reasons,
+             "<h3>Latency and costs</h3>", list_html([isolated(line) for line in cost_lines(system) + ran_on]),
+             case_table(system, cases), "<h3>Plan and identity</h3>",
+             page_table("What was measured, by what and on what", ["what", "value"], identity),
+             '<section class="answers">\n<h3>Answers</h3>', *answers, "</section>\n</section>"]
+    return "\n".join(part for part in parts if part)
+
+
+def comparison_html(comparison) -> str:
+    """Two systems on the same cases: what is found, the difference with both intervals, the cases that flip."""
+    a, b = isolated(comparison["a"]), isolated(comparison["b"])
+    if "not_compared" in comparison:
+        return f"<h3>{a} against {b}</h3>\n<p>No comparison: {isolated(comparison['not_compared'])}.</p>"
+    trials, passed, flips, folds = (comparison[key] for key in ("trials_per_case", "passed", "flips", "folded"))
+    none = "none: one trial a case" if trials == 1 else "none: no variation"
+    fold_words, rows = FOLDS[folds["policy"]][0], []
+    for words, scope in (("these cases, new trials", "same_cases"), ("new cases like these", "new_cases")):
+        interval, p = comparison[scope]["interval"], comparison[scope]["p"]
+        rows.append([words, f"{comparison['difference']:+.3f}", span(interval, "+") if interval else none,
+                     escaped(p_text(p))])
+    only = {**dict.fromkeys(folds["only_a"], f"only {a}"), **dict.fromkeys(folds["only_b"], f"only {b}")}
+    flipping = [[isolated(name), f"{x}/{trials}", f"{y}/{trials}", f"{x - y:+d}", only.get(name, "")]
+                for name, (x, y) in {**comparison["more_in_a"], **comparison["more_in_b"]}.items()]
+    told = [f"Trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}",
+            f"Cases in which {fold_words} for only one of them: {a} {len(folds['only_a'])}, {b} "
+            f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)"]
+    caption = (f"Pass rate of {a} less that of {b}: {passed[0]} and {passed[1]} of {comparison['cases'] * trials} "
+               "trials passed, paired by number")
+    heads = ["case", f"{a} passed", f"{b} passed", "difference", fold_words]
+    return "\n".join([f"<h3>{a} against {b}</h3>\n<p><b>{isolated(finding(comparison))}</b></p>", list_html(told),
+                      page_table(caption, ["for", "difference", "95 % interval", "p"], rows, [1]),
+                      page_table("Cases that flip", heads, flipping, [1, 2, 3])])
+
+
+def gates_html(verdicts) -> str:
+    """The gates that were asked for, each met or not."""
+    rows = []
+    for verdict in verdicts:
+        kind, word = ("pass", "met") if verdict["met"] else ("fail", "not met")
+        told = f'<span class="{kind}">{bench.VERDICT_GLYPHS[kind]} {word}</span>'
+        cases = list_html([isolated(case) for case in verdict.get("cases", ())])
+        rows.append([isolated(verdict["gate"]), told, isolated(verdict["detail"]) + cases])
+    return page_table("The gates that were asked for", ["gate", "verdict", "detail"], rows)
+
+
+def glance_html(systems) -> str:
+    """All systems in one table, each with a link to its section."""
+    rows = []
+    for number, system in enumerate(systems):
+        rate, timed = system["pass_rate"] or {}, system["latency_s"]
+        spans = [span(rate[key]) if rate.get(key) else "" for key in ("same_cases", "new_cases")]
+        rows.append([f'<a href="#s{number}">{isolated(system["label"])}</a>', verdict_counts(system, PLAIN),
+                     f"{rate['value']:.3f}" if rate else "", *spans,
+                     seconds(timed["median"]) if timed["trials"] else ""])
+    heads = ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "median latency"]
+    return page_table("The systems, with 95 % intervals of their pass rates", heads, rows, [2, 5])
+
+
+def html_page(report: dict, records: list) -> str:
+    """A report and its run records as one page that needs nothing from outside and no script."""
+    systems, name = report["systems"], report["case_set"]["name"]
+    titled = shortened(f"{name}: {', '.join(system['label'] for system in systems)}", 70)
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)}}} }}"
+    comparisons = [comparison_html(comparison) for comparison in report["comparisons"]]
+    sections = [system_html(number, *both) for number, both in enumerate(zip(systems, records))]
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    parts = ['<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+             f"<title>{escaped(titled)}</title>\n<style>\n:root {{ {variables(LIGHT)}}}\n{dark}",
+             f"{SVG_CSS}{PAGE_CSS}</style>\n</head>\n<body>\n<h1>{isolated(name)}</h1>",
+             glance_html(systems) if len(systems) > 1 else "",
+             "<h2>Comparison</h2>" if comparisons else "", *comparisons,
+             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]), *sections,
+             f"<footer>\n<h2>How to read it</h2>\n<p>{HOW_TO_READ}</p>\n</footer>\n</body>\n</html>\n"]
+    return "\n".join(part for part in parts if part)
+
+
 # Formats
 
 def write_json(path, report, records) -> None:
     harness.write(path, report)
 
 
-FORMATS = {".json": write_json}
+def write_page(path, report, records) -> None:
+    harness.write_text(path, html_page(report, records))
+
+
+def write_picture(path, report, records) -> None:
+    harness.write_text(path, svg_picture(report["systems"][0], records[0]))
+
+
+FORMATS = {".json": write_json, ".html": write_page, ".svg": write_picture}
 
 
 # The command line
@@ -1019,7 +1759,7 @@ FORMATS = {".json": write_json}
 def out_file(text: str) -> str:
     """An option's value as the path of a report whose suffix names a known format."""
     if Path(text).suffix.lower() not in FORMATS:
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in {' or '.join(FORMATS)}, the known formats")
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in one of {', '.join(FORMATS)}, the known formats")
     if not Path(text).parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there: make it first")
     return text
@@ -1075,6 +1815,8 @@ def parse_args(argv):
         parser.error("--case needs --failures: it picks the case whose failures are shown")
     if args.margin is not None and not args.no_worse_than:
         parser.error("--margin needs --no-worse-than: the baseline that it is measured from")
+    if len(args.runs) > 1 and any(Path(path).suffix.lower() == ".svg" for path in args.out):
+        parser.error("argument --out: an .svg shows one system: give one run, or an .html for all of them")
     read = {os.path.realpath(path) for path in (*args.runs, args.cases, args.no_worse_than) if path}
     for path in args.out:
         if os.path.realpath(path) in read:

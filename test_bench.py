@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import errno
 import fnmatch
+import html.parser
 import io
 import itertools
 import json
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 import unittest
+import xml.etree.ElementTree
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -2299,6 +2301,124 @@ class Settings(unittest.TestCase):
             self.assertEqual(str(caught.exception), message)
 
 
+# Whole runs against the stand-in
+
+class OllamaRuns(InFolder):
+    loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def bench_run(self, system, trials=2, **options):
+        return bench.run_bench(system, self.loaded, ["development"], trials, self.log, **options)
+
+    def texts(self, server):
+        """The messages that the server saw, with num_predict 1 marked as not a trial."""
+        return [("warm" if chat["options"]["num_predict"] == 1 else chat["options"]["seed"], chat["messages"][1]["content"])
+                for chat in server.chats]
+
+    def test_every_invocation_sends_probe_primed_case_and_trials(self):
+        inputs = [case["input"] for case in harness.plan(self.loaded, ["development"], 1)]
+        sent = [text for text in inputs if isinstance(text, str) and text.strip()]
+        trials = [(1000 + trial, text) for trial in (0, 1) for text in sent]
+        with FakeOllama() as server:
+            self.bench_run(small())
+            self.assertEqual(self.texts(server)[0][0], "warm")
+            self.assertEqual(self.texts(server)[1:], [("warm", sent[-1]), *trials])
+            lines = self.log.read_bytes().splitlines(keepends=True)
+            for kept in range(18):
+                self.log.write_bytes(b"".join(lines[:1 + kept]))
+                server.requests.clear()
+                self.bench_run(small())
+                logged = len([row for row in self.rows()[:kept] if "reply" in row["metadata"]])
+                primed = (trials[logged - 1][1] if logged else sent[-1])
+                self.assertEqual(self.texts(server)[1:], [("warm", primed), *trials[logged:]], f"{kept} rows kept")
+                first = [row["metadata"]["after_prime"] for row in self.rows()[kept:] if "reply" in row["metadata"]]
+                self.assertEqual(first, [True, *[False] * (len(first) - 1)][:len(first)])
+
+    def test_a_server_that_dies_costs_one_trial_and_the_same_command_resumes(self):
+        def usual(request, number):
+            if number == 9:
+                threading.Thread(target=server.stop).start()
+                return {"delay": 0.2, "cut": 0}
+            return {}
+        with FakeOllama(usual=usual) as server:
+            with self.assertRaises(SystemDown) as caught:
+                self.bench_run(small())
+            self.assertEqual([row["error"]["types"][0] for row in self.rows() if "error" in row and "reply" not in row["metadata"]
+                              and row["error"]["types"][0] != "Rejection"], ["BadReply"])
+            self.assertIn("start it with `ollama serve`", str(caught.exception))
+            logged = len(self.rows())
+            server.stop()
+            server.usual = {}
+            server.start()
+            self.assertEqual(self.bench_run(small())["already_logged"], logged)
+            self.assertEqual(len(set(self.keys())), 18)
+
+    def test_an_unattended_run_waits_for_the_server_to_come_back(self):
+        def usual(request, number):
+            if number == 9 and not came_back.is_set():
+                threading.Thread(target=away).start()
+                return {"delay": 0.2, "cut": 0}
+            return {}
+
+        def away():
+            server.stop()
+            time.sleep(0.3)
+            came_back.set()
+            server.start()
+        came_back = threading.Event()
+        with FakeOllama(usual=usual) as server, mock.patch.object(bench, "WAIT_PAUSE_S", 0.05):
+            self.assertEqual(self.bench_run(small(), wait_s=60)["ran"], 18)
+            self.assertTrue(came_back.is_set())
+        self.assertEqual(len(set(self.keys())), 18)
+
+    def test_another_option_think_setting_or_digest_is_another_plan_and_sends_nothing(self):
+        with FakeOllama() as server:
+            self.bench_run(small())
+            server.requests.clear()
+            for system, key in ((small(options={"top_k": "5"}), "system.options.top_k is null in the log, 5 now"),
+                                (small(think="on"), "system.options.think is false in the log, true now")):
+                self.assert_refused(key, self.bench_run, system)
+            server.others["/api/tags"]["body"]["models"][0]["digest"] = "0" * 64
+            self.assert_refused('system.model is "smollm2:135m@fd5f44c0b5af" in the log, "smollm2:135m@000000000000" now', self.bench_run, small())
+            self.assertEqual(server.chats, [])
+            self.assertEqual(self.bench_run(ModelTriage("smollm2:135m", "fd5f44c0b5af").configured(timeout_s=3))["already_logged"], 18)
+
+    def test_the_header_tells_what_the_server_says_of_the_model(self):
+        with FakeOllama():
+            self.bench_run(small())
+        self.assertEqual(bench.read_log(self.log)[0]["environment"]["server"],
+                         {"quantization_level": "Q4_1", "parameter_size": "134.52M", "context_length": 4096, "gpu_percent": 25})
+
+    def test_five_thousand_trials_with_a_fifth_of_faults_end_exactly_once_each(self):
+        faults = [{"status": 500}, {"cut": 60}, {"after": "reset", "cut": 0}, {"cut": 0}, {"body": "not JSON"},
+                  {"body": chat_body('{"categ', done_reason="length")}, {"body": chat_body("no", done=False, done_reason=None)},
+                  {"body": chat_body("maybe")}, {"status": 503}, {"raw": b"HTTP/1.1 2000 What\r\n\r\n", "after": "close"}]
+
+        def usual(request, number):
+            return faults[number // 5 % len(faults)] if number % 5 == 4 else {}
+        with FakeOllama(usual=usual), mock.patch("os.fsync"):       # the disk's own speed is no matter of this test
+            counts = self.bench_run(small(), trials=556, workers=4)
+        self.assertEqual((counts["ran"], counts["not_run"]), (5004, 0))
+        keys = self.keys()
+        self.assertEqual((len(keys), len(set(keys))), (5004, 5004))
+        errors = {row["error"]["types"][0] for row in self.rows() if "error" in row}
+        self.assertEqual(errors, {"Rejection", "ServerError", "BadReply", "TruncatedReply", "UnfinishedReply", "JSONDecodeError"})
+
+    def test_the_command_names_the_mend_when_there_is_no_server_or_no_model(self):
+        with FakeOllama() as server:
+            address = server.address
+            done = script("bench.py", "--model", "smolm2:135m", cwd=self.folder)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertEqual(done.stderr, f'error: the server at http://{address} has no model "smolm2:135m": `ollama pull smolm2:135m` '
+                                          'fetches it; did you mean "smollm2:135m"?\n')
+            done = script("bench.py", "--model", "smollm2:135m", "--trials", "2", "--option", "temperature=0", cwd=self.folder)
+            self.assertEqual((done.returncode, done.stderr), (0, "warning: the temperature is 0: the seed changes nothing, so all trials of a "
+                                                                 "case are one trial; --option temperature=1\n"))
+            self.assertTrue((self.folder / "runs" / "smollm2-135m.jsonl").exists())
+        done = script("bench.py", "--model", "smollm2:135m", cwd=self.folder, env={"OLLAMA_HOST": address})
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("start it with `ollama serve`", done.stderr)
+
+
 # The report
 
 PLAIN = bench.Terminal(80, False, bench.ASCII_GLYPHS)
@@ -3146,7 +3266,7 @@ class TheReportCommand(InFolder):
                 (("--allow-incomplete", "-1"), "error: argument --allow-incomplete: '-1' is not a whole number from 0 up\n"),
                 (("--allow-incomplete", "1.5"), "error: argument --allow-incomplete: '1.5' is not a whole number from 0 up\n"),
                 (("--price-in", "inf"), "error: argument --price-in: 'inf' is not a price from 0 up\n"),
-                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in .json, the known formats\n"),
+                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in one of .json, .html, .svg, the known formats\n"),
                 (("--out", "nowhere/report.json"), "error: argument --out: the folder of 'nowhere/report.json' is not there: make it first\n"),
                 (("--out", "missing.json"), "error: --out missing.json: that file is read, give another name\n"),
                 (("--case", "a"), "error: --case needs --failures: it picks the case whose failures are shown\n"),
@@ -3195,6 +3315,418 @@ class TheReportCommand(InFolder):
 
         numbers(harness.read_json(out))
         self.assertEqual([number for number in re.findall(r"\d+\.\d+", text) if number not in told], [])
+
+
+# The page and the picture
+
+HOSTILE = ('</style></script></title></svg><script>alert(1)</script><img src=x onerror=alert(1)>"\' onload="x" & ]]> -->'
+           '\x1b[31m\x00\x85\ud800\udfff\u202e\u2066\u200f\ufeff\ufdd0\ufffe\uffff\U0001ffff\u2028\r\nשלום')
+HARMLESS = ("</style></script></title></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"' onload=\"x\" & ]]> -->"
+            r"\x1b[31m\x00\x85\ud800\udfff\u202e\u2066\u200f\ufeff\ufdd0\ufffe\uffff\U0001ffff\u2028\r\nשלום")
+PAGE_TAGS = set("html head meta title style body h1 h2 h3 h4 h5 p br b ul li bdi small span a div section article footer dl dt "
+                "dd pre code table caption thead tbody tfoot tr th td figure figcaption svg desc text path circle".split())
+
+
+class Tree(html.parser.HTMLParser):
+    """A page as [tag, {attribute: value}, children]; AssertionError where tags do not nest."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open = [["", {}, []]]
+        self.feed(text)
+        self.close()
+        assert len(self.open) == 1, self.open[-1][0]
+
+    def handle_starttag(self, tag, attributes):
+        assert len(dict(attributes)) == len(attributes)
+        element = [tag, dict(attributes), []]
+        self.open[-1][2].append(element)
+        if tag not in ("meta", "br"):
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attributes):
+        self.open[-1][2].append([tag, dict(attributes), []])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag, tag
+
+    def handle_data(self, text):
+        self.open[-1][2].append(text)
+
+
+def elements(element, tag=None, kind=None):
+    """The elements inside one, with that tag and class, in their order."""
+    for child in element[2]:
+        if not isinstance(child, str):
+            if tag in (None, child[0]) and (kind is None or kind in child[1].get("class", "").split()):
+                yield child
+            yield from elements(child, tag, kind)
+
+
+def words(element):
+    """The text inside an element."""
+    return "".join(child if isinstance(child, str) else words(child) for child in element[2]).replace("\xa0", " ")
+
+
+def page_of(*records, **options):
+    """(the report, its page as text, its page as a tree) of run records."""
+    made = report.build_report(list(records), **options)
+    text = report.html_page(made, list(records))
+    return made, text, Tree(text).open[0]
+
+
+def picture_of(record):
+    """The picture of a run record, as text."""
+    return report.svg_picture(report.build_report([record])["systems"][0], record)
+
+
+def told(record):
+    """A run record whose trials have seeds and latencies of their own, and a raw reply where the output is missing."""
+    for place, row in enumerate(record["results"]):
+        if not row["reason"] or not row["reason"].startswith("NotRun"):
+            row["metadata"].update(seed=1000 + row["trial"], recorded_latency_s=0.2 + place / 100)
+        if row["verdict"] == "incomplete":
+            row["metadata"]["reply"] = f'{{"category":\n "bil{row["trial"] % 2}'
+    return record
+
+
+def grid_of(tree):
+    """[(case, [(class, glyph, hint, id that opens)] of its trials, [count, interval, note])] of a page's first grid."""
+    table = next(elements(tree, "table", "grid"))
+    rows = []
+    for row in elements(next(elements(table, "tbody")), "tr"):
+        cells = [(cell[1]["class"].split()[1], words(cell), *(next(elements(cell, "a"))[1][key] for key in ("title", "href")))
+                 for cell in elements(row, "td", "trial")]
+        rows.append((words(next(elements(row, "th"))), cells, [words(cell) for cell in list(elements(row, "td"))[-3:]]))
+    return rows
+
+
+def answers_of(tree):
+    """{id: {"": verdict, "check": …, "reason": …, "output": …, "trials": {trial: "seed …, … s"}}} of a page."""
+    found = {}
+    for article in elements(tree, "article"):
+        facts = dict(zip(map(words, elements(article, "dt")), map(words, elements(article, "dd"))))
+        trials = (text.partition(" (") for text in (facts.pop("trials", "") or facts.pop("trial")).split("; "))
+        found["#" + article[1]["id"]] = {"": words(next(elements(article, "h5"))), **facts,
+                                         "trials": {int(trial): seen.rstrip(")") for trial, _, seen in trials}}
+    return found
+
+
+def table_of(tree, caption):
+    """The rows of the table whose caption starts so, its heads first, as texts."""
+    table = next(table for table in elements(tree, "table") if words(next(elements(table, "caption"))).startswith(caption))
+    return [[words(cell) for cell in row[2] if not isinstance(cell, str)] for row in elements(table, "tr")]
+
+
+def luminance(colour):
+    """The relative luminance of "#rrggbb", as WCAG defines it."""
+    parts = [int(colour[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+MIXED = {"a": "++-x!!", "b": "!-----", "refused": "++++++", "c": "++++++"}
+STOPPED = {"a": "++-x..", "b": "!-....", "c": "+++..."}
+
+
+class ThePage(unittest.TestCase):
+    def test_every_cell_opens_the_answer_of_its_trial(self):
+        for grid in (MIXED, STOPPED):
+            record = told(run_record(grid, refuses=("refused",)))
+            _, _, tree = page_of(record)
+            cells, answers = {name: cells for name, cells, _ in grid_of(tree)}, answers_of(tree)
+            self.assertEqual(sum(map(len, cells.values())), len(record["results"]))
+            for row in record["results"]:
+                kind, glyph, hint, link = cells[row["case_id"]][row["trial"]]
+                verdict = bench.verdicts_by_case(record)[row["case_id"]][row["trial"]]
+                answer, word = answers[link], bench.VERDICT_WORDS[verdict]
+                name = row["check"] or (row["reason"] or "").partition(":")[0]
+                with self.subTest(case=row["case_id"], trial=row["trial"]):
+                    self.assertEqual((kind, glyph), (verdict.replace("not run", "absent"), bench.VERDICT_GLYPHS[verdict]))
+                    self.assertEqual(hint, word if verdict in ("pass", "not run") else f"{word}: {name}")
+                    self.assertTrue(answer[""].startswith(f"{glyph} {word}: "))
+                    self.assertEqual((answer.get("check"), answer.get("reason")), (row["check"], row["reason"]))
+                    latency = row["metadata"]["recorded_latency_s"]
+                    self.assertEqual(answer["trials"][row["trial"]],
+                                     "" if verdict == "not run" else f"seed {1000 + row['trial']}, {latency:.2f} s")
+                    if row["output"] is not None:
+                        self.assertEqual(json.loads(answer["output"]), row["output"])
+                    elif "reply" in row["metadata"]:
+                        self.assertEqual((answer["raw reply"], answer.get("output")), (row["metadata"]["reply"], None))
+
+    def test_counts_intervals_and_notes_of_the_grid_are_those_of_the_report(self):
+        made, _, tree = page_of(run_record(QWEN, refuses=REFUSES))
+        for name, _, (count, interval, note) in grid_of(tree):
+            case = made["systems"][0]["per_case"][name]
+            self.assertEqual(count, f"{case['pass']}/10")
+            self.assertEqual(interval, "" if name in REFUSES else report.span(case["interval"]))
+            self.assertEqual(note, "no model call" if name in REFUSES else "flaky" if case["pass"] < 10 else "")
+        foot = [words(cell) for cell in elements(next(elements(tree, "tfoot")), "td", "trial")]
+        self.assertEqual(list(map(int, foot)), made["systems"][0]["passed_per_trial"])
+
+    def test_equal_answers_of_a_case_stand_together(self):
+        answers = answers_of(page_of(told(run_record(MIXED)))[2])
+        self.assertEqual([(answer[""], list(answer["trials"])) for link, answer in answers.items() if link.startswith("#s0c1")],
+                         [("✗ failed: 5 of 6 trials", [1, 2, 3, 4, 5]), ("! incomplete: 1 of 6 trials", [0])])
+
+    def test_a_refusal_says_so(self):
+        answers = answers_of(page_of(run_record(MIXED, refuses=("refused",)))[2])
+        self.assertEqual(answers["#s0c2g0"]["output"], "none: the input was refused, as it must be")
+
+    def test_a_long_reply_is_cut_and_says_how_much_is_missing(self):
+        record = run_record({"a": "-"})
+        record["results"][0]["output"] = "x" * 2001
+        self.assertIn("xx</code></pre><small>and 1 more character, in the run record</small>", page_of(record)[1])
+
+    def test_the_summary_tells_both_intervals_in_words(self):
+        _, _, tree = page_of(run_record(QWEN, "qwen", REFUSES))
+        self.assertEqual(words(next(elements(tree, "p", "rate"))), "0.856 of the trials passed, 77 of 90")
+        self.assertEqual([words(line) for line in elements(next(elements(tree, "ul")), "li")],
+                         ["95 % interval for these 9 cases, new trials: 0.77 to 0.91",
+                          "95 % interval for new cases like these: 0.57 to 0.96; more cases would narrow it",
+                          "95 % interval for model calls only, new trials: 0.71 to 0.89; 57 of 70 passed, 0.814",
+                          "One trial alone would have said 7 to 9 of 9"])
+
+    def test_what_cannot_be_estimated_is_said(self):
+        self.assertIn("95 % interval for these 2 cases, new trials: none, with one trial a case",
+                      page_of(run_record({"a": "+", "b": "-"}))[1])
+        self.assertIn("95 % interval for new cases like it: none, with one case", page_of(run_record({"a": "+-"}))[1])
+
+    def test_incomplete_trials_bound_the_rate(self):
+        self.assertIn("<li>At most 0.750 had the 1 incomplete trial passed</li>", page_of(run_record({"a": "+-", "b": "+!"}))[1])
+
+    def test_the_curve_is_told_in_numbers_too(self):
+        made, _, tree = page_of(run_record(QWEN))
+        heads, *rows = table_of(tree, "Chances at a few k, mean over 9 cases")
+        self.assertEqual(heads, ["k trials", "at least one passes", "95 % interval", "all pass", "95 % interval"])
+        for k, at_k, at_band, power, power_band in rows:
+            values, band = (made["systems"][0][key][k] for key in ("curve", "curve_band"))
+            self.assertEqual((float(at_k), float(power)), (round(values["pass_at_k"], 3), round(values["pass_power_k"], 3)))
+            self.assertEqual([at_band, power_band], [report.span(band["pass_at_k"]), report.span(band["pass_power_k"])])
+        self.assertEqual([row[0] for row in rows], ["1", "2", "3", "5", "10"])
+
+    def test_failures_by_check_and_incomplete_by_cause_with_their_cases(self):
+        _, _, tree = page_of(run_record(MIXED))
+        self.assertEqual(table_of(tree, "Failed trials by check")[1:],
+                         [["triage-outcome", "6", "a 1, b 5"], ["failure-criteria", "1", "a 1"]])
+        self.assertEqual(table_of(tree, "Incomplete trials by cause")[1:], [["TimeoutError", "3", "a 2, b 1"]])
+
+    def test_latency_by_case(self):
+        _, _, tree = page_of(told(run_record(MIXED, refuses=("refused",))))
+        self.assertEqual(table_of(tree, "By case")[1:3], [["a", "billing", "2/6", "3", "0.21 s", "0.23 s", "4"],
+                                                          ["b", "billing", "0/6", "1", "0.29 s", "0.31 s", "5"]])
+        self.assertEqual(table_of(tree, "By case")[3], ["refused", "billing", "6/6", "0", "", "", "0"])
+
+    def test_costs_runtimes_and_doubts_are_told(self):
+        record = run_record({"a": "+-"}, metadata={"prompt_eval_count": 150, "eval_count": 12, "eval_duration_s": 0.25})
+        record["results"][0]["metadata"]["server_version"] = "0.33.0"
+        record["results"][1]["metadata"]["server_version"] = "0.34.0"
+        _, text, _ = page_of(record)
+        for line in ("tokens out: 24, median 12 (n 2), 48 a second", "server version: 0.33.0 (1 trial)",
+                     "! note: the trials differ in server version: 0.33.0 (1 trial), 0.34.0 (1 trial)"):
+            self.assertIn(line, text)
+
+    def test_plan_and_identity(self):
+        _, _, tree = page_of(run_record({"a": "+"}, provenance={"environment": {"python": "3.11.7", "server": {"gpu_percent": 100}}}))
+        rows = dict(table_of(tree, "What was measured")[1:])
+        for name, value in (("system name", "small"), ("case_set sha256", "0" * 64), ("recording_sha256", "1" * 64), ("trials", "1"),
+                            ("provenance environment python", "3.11.7"), ("provenance environment server gpu_percent", "100")):
+            self.assertEqual(rows[name], value)
+
+    def test_a_stopped_run_has_the_curve_of_its_complete_rounds_and_no_rate(self):
+        made, text, tree = page_of(run_record(STOPPED))
+        self.assertEqual(words(next(elements(tree, "p", "rate"))), "9 trials not run")
+        self.assertIn("no curve and no interval of the whole. To resume, give the bench.py command", text)
+        self.assertIn("<figcaption>Curve of the 2 complete rounds alone.</figcaption>", text)
+        self.assertEqual([row[0] for row in table_of(tree, "Chances")[1:]], ["1", "2"])
+        self.assertNotIn('class="band', text)
+        self.assertIn("No curve: no round of all cases is complete.", page_of(run_record({"a": "+.", "b": ".."}))[1])
+
+    def test_two_systems_are_compared_with_the_cases_that_flip(self):
+        one, two = run_record({"a": "++++++++", "b": "++------", "c": "++++++++"}, "one"), run_record(
+            {"a": "--------", "b": "-++++++-", "c": "++++++++"}, "two")
+        made, text, tree = page_of(one, two)
+        comparison = made["comparisons"][0]
+        self.assertIn(report.finding(comparison), words(tree))
+        self.assertEqual(table_of(tree, "Cases that flip"), [["case", "one passed", "two passed", "difference", "every trial passes"],
+                                                             ["a", "8/8", "0/8", "+8", "only one"], ["b", "2/8", "6/8", "-4", ""]])
+        self.assertEqual([row[1:3] for row in table_of(tree, "Pass rate of one less that of two: 18 and 14 of 24")[1:]],
+                         [["+0.167", report.span(comparison[scope]["interval"], "+")] for scope in ("same_cases", "new_cases")])
+        self.assertIn("p &lt; 0.001", page_of(run_record({"a": "+" * 12}), run_record({"a": "-" * 12}))[1])
+        self.assertEqual([row[:3] for row in table_of(tree, "The systems")[1:]],
+                         [["one", "18 passed, 6 failed", "0.750"], ["two", "14 passed, 10 failed", "0.583"]])
+
+    def test_systems_that_cannot_be_compared_say_why(self):
+        self.assertIn("No comparison: <bdi>1 and 2 trials a case", page_of(run_record({"a": "+"}), run_record({"a": "++"}))[1])
+
+    def test_a_baseline_is_compared_but_has_no_section(self):
+        records = [run_record({"a": "+-"}, "new"), run_record({"a": "-+"}, "old")]
+        made = report.build_report(records, baseline=True)
+        made["gates"] = [{"gate": "--min pass@1=0.9", "met": False, "detail": "0.5000, 1 case x 2 trials", "cases": ["a [1/2 trials]"]}]
+        tree = Tree(report.html_page(made, records[:1])).open[0]
+        self.assertEqual([words(head) for head in elements(tree, "h2")], ["Comparison", "Gates", "new", "How to read it"])
+        self.assertEqual(table_of(tree, "The gates")[1], ["--min pass@1=0.9", "✗ not met", "0.5000, 1 case x 2 trialsa [1/2 trials]"])
+
+    def test_nothing_comes_from_outside_and_nothing_runs(self):
+        _, text, tree = page_of(run_record(QWEN, "one", REFUSES), run_record(QWEN, "two", REFUSES))
+        metas = [meta[1] for meta in elements(tree, "meta")]
+        self.assertIn({"http-equiv": "Content-Security-Policy", "content": "default-src 'none'; style-src 'unsafe-inline'"}, metas)
+        self.assertEqual({element[0] for element in elements(tree)} - PAGE_TAGS, set())
+        for found in ("src=", "href=\"http", "url(", "@import", "style=\"", "javascript:"):
+            self.assertNotIn(found, text)
+
+    def test_the_page_says_its_language_and_title_and_fits_a_phone(self):
+        _, _, tree = page_of(run_record(QWEN, "qwen"))
+        self.assertEqual(next(elements(tree, "html"))[1], {"lang": "en"})
+        self.assertEqual(words(next(elements(tree, "title"))), "small: qwen")
+        self.assertIn({"name": "viewport", "content": "width=device-width, initial-scale=1"}, [meta[1] for meta in elements(tree, "meta")])
+
+    def test_ids_are_unique_and_every_link_leads_to_one(self):
+        _, _, tree = page_of(told(run_record(MIXED, "one")), run_record(MIXED, "two"))
+        ids = [element[1]["id"] for element in elements(tree) if "id" in element[1]]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual({link[1]["href"][1:] for link in elements(tree, "a")} - set(ids), set())
+
+    def test_every_table_has_a_caption_and_scoped_heads(self):
+        _, _, tree = page_of(run_record(QWEN, "one"), run_record(QWEN, "two"))
+        for table in elements(tree, "table"):
+            self.assertEqual(table[2][0][0] if table[2][0] != "\n" else table[2][1][0], "caption")
+            for row in elements(table, "tr"):
+                self.assertEqual(next(elements(row))[0], "th")
+            self.assertLessEqual({head[1].get("scope") for head in elements(table, "th")}, {"row", "col"})
+
+    def test_text_stands_out_from_its_ground_in_both_schemes(self):
+        text = page_of(run_record({"a": "+"}))[1]
+        light, dark = (dict(re.findall(r"--([\w-]+): (#\w+);", block)) for block in re.findall(r":root \{ (--.*?)\}", text))
+        for colours in (light, dark):
+            for ground in ("paper", "soft"):
+                for ink in ("ink", "dim", "link", "pass", "fail", "doubt"):
+                    self.assertGreaterEqual(contrast(colours[ink], colours[ground]), 4.5, (ink, ground, colours))
+            for ink, ground in (("pass", "pass-tile"), ("fail-glyph", "fail"), ("doubt-glyph", "doubt-tile"), ("any", "paper"), ("all", "paper")):
+                self.assertGreaterEqual(contrast(colours[ink], colours[ground]), 4.5, (ink, ground, colours))
+
+    def test_a_page_of_9_cases_and_10_trials_is_small(self):
+        _, text, _ = page_of(told(run_record(QWEN, "one", REFUSES)), told(run_record(QWEN, "two", REFUSES)))
+        self.assertLess(len(text.encode()), 120_000)
+
+    def test_a_page_of_200_cases_and_100_trials_stays_fast_to_open(self):
+        record = told(run_record({f"case-{place}": "++-x!" * 20 for place in range(200)}))
+        text = report.html_page(report.build_report([record]), [record])
+        self.assertLess(len(text.encode()), 4_000_000)
+
+
+class ThePicture(unittest.TestCase):
+    def drawn(self, record):
+        """(the picture's texts, {class: number of marks in the paths of that class}, its root)."""
+        root = xml.etree.ElementTree.fromstring(picture_of(record))
+        paths = {}
+        for path in root.iter("{http://www.w3.org/2000/svg}path"):
+            paths[path.get("class")] = paths.get(path.get("class"), 0) + path.get("d").count("M")
+        return [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")], paths, root
+
+    def test_it_draws_every_trial_with_a_shape_of_its_verdict(self):
+        _, paths, _ = self.drawn(run_record(STOPPED))
+        for kind, trials in (("pass", 5), ("fail", 3), ("incomplete", 1), ("absent", 9)):
+            self.assertEqual((paths[f"tile {kind}"], paths[f"glyph {kind}"]), (trials + 1, trials + 1), kind)    # one in the legend
+
+    def test_it_tells_names_counts_and_notes_as_text(self):
+        texts, _, _ = self.drawn(run_record(QWEN, "qwen", REFUSES))
+        for text in (*QWEN, "7/10", "77/90", "flaky", "no model call", "small, 9 cases × 10 trials: 77 passed, 13 failed", "cases passed",
+                     "new cases like these", "pass rate, 95 % interval", "k of the 10 trials of a case", "chance, mean over 9 cases",
+                     "Curve of all 90 trials, with bands: 95 % intervals for new cases like these", "1.000", "0.667"):
+            self.assertIn(text, texts)
+
+    def test_it_says_in_words_what_it_shows(self):
+        root = self.drawn(run_record(QWEN, "qwen"))[2]
+        self.assertEqual((root.get("role"), root.get("aria-labelledby")), ("img", "name words"))
+        self.assertEqual((root[0].get("id"), root[0].text, root[1].get("id")), ("name", "small: qwen", "words"))
+        self.assertIn("k 10: at least one passes 1.000, all pass 0.667", root[1].text)
+
+    def test_many_trials_are_bars_and_those_that_do_not_fit_are_cut(self):
+        texts, paths, _ = self.drawn(run_record({"a": "+-" * 100}))
+        self.assertEqual((paths["bar pass"], paths["bar fail"]), (54, 54))
+        self.assertEqual((texts.count("…"), texts.count("100/200"), "tile pass" in paths), (1, 3, False))
+
+    def test_a_stopped_run_shows_its_complete_rounds_or_no_curve(self):
+        texts, paths, _ = self.drawn(run_record(STOPPED))
+        self.assertIn("Curve of the 2 complete rounds alone", texts)
+        self.assertNotIn("band any", paths)
+        self.assertNotIn("curve any", self.drawn(run_record({"a": "+.", "b": ".."}))[1])
+
+    def test_it_reads_on_light_and_dark_and_needs_nothing_from_outside(self):
+        text = picture_of(run_record(QWEN))
+        self.assertIn("@media (prefers-color-scheme: dark)", text)
+        for found in ("var(", "script", "href", "url(", "src=", "@import"):
+            self.assertNotIn(found, text)
+
+    def test_one_trial_and_one_case_can_be_drawn(self):
+        self.assertIn("0.500", self.drawn(run_record({"a": "+", "b": "-"}))[0])
+        self.assertIn("new cases like it", self.drawn(run_record({"a": "+-"}))[0])
+
+
+class HostileText(unittest.TestCase):
+    def record(self, *marks):
+        """A run record of two cases whose every free text is hostile."""
+        named, odd = {"name": HOSTILE, "sha256": HOSTILE}, {"seed": HOSTILE, "reply": HOSTILE, "server_version": HOSTILE}
+        made = run_record(dict(zip((HOSTILE, HOSTILE[::-1]), marks)), HOSTILE, metadata=odd, task=named, case_set=named,
+                          recording_sha256=HOSTILE, provenance={"environment": {"hardware": HOSTILE, "server": {HOSTILE: HOSTILE}}})
+        made["manifest"]["system"].update(model=HOSTILE, prompt=HOSTILE, tools=[HOSTILE], version=HOSTILE, options={HOSTILE: HOSTILE})
+        made["results"][0]["metadata"]["server_version"] = "1"
+        for row in made["results"]:
+            row["class"] = HOSTILE
+            row["output"] = {HOSTILE: HOSTILE} if row["verdict"] != "incomplete" else None
+            row["check"], row["reason"] = row["check"] and HOSTILE, row["reason"] and HOSTILE
+        return made
+
+    def setUp(self):
+        self.records = [self.record("+-x!", "!-+x"), self.record("++++", "++x-")]
+
+    def assert_printable(self, text):
+        self.assertEqual(re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]", text), [])
+        text.encode("utf-8")
+
+    def test_the_page_shows_it_as_text(self):
+        made = report.build_report(self.records)
+        made["gates"] = [{"gate": HOSTILE, "met": False, "detail": HOSTILE, "cases": [HOSTILE]}]
+        text = report.html_page(made, self.records)
+        self.assert_printable(text)
+        tree = Tree(text).open[0]
+        self.assertEqual({element[0] for element in elements(tree)} - PAGE_TAGS, set())
+        self.assertEqual({name for element in elements(tree) for name in element[1] if name.startswith("on")}, set())
+        self.assertIn(HARMLESS, words(next(elements(tree, "h1"))))
+        self.assertEqual(grid_of(tree)[0][1][1][2], f"failed: {HARMLESS}")
+
+    def test_a_reply_keeps_its_line_breaks(self):
+        replies = [words(code) for code in elements(page_of(*self.records)[2], "code")]
+        self.assertIn(HARMLESS.replace(r"\r\n", "\\r\n"), replies)
+
+    def test_the_picture_shows_it_as_text(self):
+        text = picture_of(self.records[0])
+        self.assert_printable(text)
+        root = xml.etree.ElementTree.fromstring(text)
+        self.assertEqual({element.tag.partition("}")[2] for element in root.iter()},
+                         {"svg", "title", "desc", "style", "rect", "text", "path", "circle"})
+        self.assertIn(HARMLESS, root[0].text)
+
+
+class SameBytes(unittest.TestCase):
+    def test_hash_seed_and_locale_change_nothing(self):
+        record = told(run_record(MIXED | {"übermäßig": "++----"}, "größe"))
+        code = (f"import json, sys, report\nfrom {report.html_page.__module__} import html_page, svg_picture\n"
+                "record = json.load(sys.stdin)\nmade = report.build_report([record, record])\n"
+                "text = html_page(made, [record, record]) + svg_picture(made['systems'][0], record)\nsys.stdout.buffer.write(text.encode())")
+        made = set()
+        for changes in ({"PYTHONHASHSEED": "1", "LC_ALL": "C"}, {"PYTHONHASHSEED": "2", "LC_ALL": "de_DE.UTF-8", "PYTHONUTF8": "1"}):
+            done = subprocess.run([sys.executable, "-c", code], input=json.dumps(record).encode(), capture_output=True, check=True, timeout=60,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **changes})
+            made.add(done.stdout)
+        self.assertEqual(len(made), 1)
+        self.assertIn("übermäßig".encode(), made.pop())
 
 
 # The records and the README
