@@ -10,14 +10,18 @@ every case, then trial 1 of every case. Afterwards: python3 report.py LOG
 
 import os
 import signal
+import sys
 
 if __name__ == "__main__":
+    # The other scripts lie beside this one, which Python does not look at when told to be safe (-P, -I).
+    sys.path.append(os.path.dirname(os.path.realpath(__file__)))
     # Until main() takes over, an interrupt during the imports below ends quietly: nothing has been written.
     for _number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
         if signal.getsignal(_number) != signal.SIG_IGN:
             signal.signal(_number, lambda number, frame: os._exit(128 + number))
 
 import codecs
+import contextlib
 import errno
 import hashlib
 import json
@@ -28,10 +32,10 @@ import re
 import shlex
 import stat
 import statistics
-import sys
 import threading
 import time
 import unicodedata
+import weakref
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -55,6 +59,8 @@ BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to b
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
 WAIT_PAUSE_S = 1.0
+CLOSE_S = 1.0
+MOST_WORKERS = 512
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
 VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
 ASCII_GLYPHS = {"pass": "+", "fail": "-", "incomplete": "!", "not run": "."}
@@ -153,8 +159,8 @@ def header_problem(header):
     """What is wrong with a log's header, or None."""
     if not isinstance(header, dict) or any(key not in header for key in COMPARED):
         return "it is not the header of a log of bench.py"
-    if not isinstance(header["trials"], int) or isinstance(header["trials"], bool) or header["trials"] < 1:
-        return "trials is not a whole number from 1 up"
+    if not harness.is_trial_count(header["trials"]):
+        return f"trials is not a whole number from 1 to {harness.MAX_TRIALS}"
     if not isinstance(header["splits"], list) or not isinstance(header["system"], dict):
         return "splits or system is of the wrong type"
     for key in ("case_inputs", "environment", "task"):
@@ -162,6 +168,9 @@ def header_problem(header):
             return f"{key} is not an object"
     if not isinstance(header.get("from", []), list):
         return "from is not a list"
+    for key in ("taken_over", "run_again"):
+        if not isinstance(header.get(key, 0), int) or header.get(key, 0) < 0:
+            return f"{key} is not a whole number"
     return None
 
 
@@ -188,14 +197,23 @@ def parse_line(line: bytes):
     return harness.parse_json(line.decode("utf-8"))
 
 
+def is_torn(line: bytes) -> bool:
+    """Whether a line that is no JSON can be the beginning of some: a whole value with more behind it cannot."""
+    try:
+        json.JSONDecoder().raw_decode(line.decode("utf-8", "ignore"))
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
 def parse_header(lines, path):
     """The header that the first line holds, or None where it is the torn beginning of one of ours."""
     try:
         header = parse_line(lines[0])
         problem = header_problem(header)
     except ValueError as error:
-        torn = lines[0].startswith(HEADER_START) or HEADER_START.startswith(lines[0])
-        if len(lines) == 1 and torn:
+        begun = lines[0].startswith(HEADER_START) or HEADER_START.startswith(lines[0])
+        if len(lines) == 1 and begun and is_torn(lines[0]):
             return None
         problem = f"it is not the header of a log of bench.py ({error})"
     if problem:
@@ -211,7 +229,7 @@ def parse_rows(lines, header, path, damaged):
             row = parse_line(line)
             problem = row_problem(row, header)
         except ValueError as error:
-            if number == len(lines) + 1:
+            if number == len(lines) + 1 and is_torn(line):
                 return rows, True
             problem = f"not JSON: {error}"
         if not problem:
@@ -272,6 +290,14 @@ def provenance_of(header) -> dict:
     return {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
 
 
+def check_cases(path, rows, cases) -> None:
+    """BenchError for a row of a case that the case set does not plan, which a header edited by hand may hide."""
+    planned = {case["id"] for case in cases}
+    for number, row in enumerate(rows, start=2):
+        if row["case_id"] not in planned:
+            raise BenchError(f"{path}: line {number}: case {shown(row['case_id'])} is not of the plan; the file is left as it was")
+
+
 def to_recording(log_path, case_set: dict) -> dict:
     """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
     header, rows = read_log(log_path)
@@ -280,6 +306,7 @@ def to_recording(log_path, case_set: dict) -> dict:
                          f"now ({case_set['sha256'][:12]}): give its own with --cases; bench.py --from carries "
                          "the trials of unchanged inputs into a new log")
     cases = harness.plan(case_set, header["splits"], header["trials"])
+    check_cases(log_path, rows, cases)
     responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
     for row in rows:
         kept = {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
@@ -328,7 +355,8 @@ class LogFile:
     """A log open for appending: locked against a second writer, each append one write and on disk when it returns."""
 
     def __init__(self, path):
-        self.path = Path(path)
+        # The file itself, wherever a link or a change of the folder may lead later.
+        self.path = Path(os.path.realpath(path))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.created = not self.path.exists()
@@ -337,6 +365,9 @@ class LogFile:
         except OSError as error:
             raise BenchError(f"{path}: the log cannot be opened: {error.strerror}") from None
         self.size = len(self.data)
+        if hasattr(os, "register_at_fork"):     # a child that a system forks must not hold the lock on
+            own = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: own() and os.close(own().fd))
 
     def __enter__(self):
         return self
@@ -421,10 +452,10 @@ class LogFile:
 # Taking over rows of other logs
 
 def answered(row) -> bool:
-    """Whether a trial has a reply of the system: an output, a refusal, or a reply that could not be used."""
-    if "output" in row or "reply" in row.get("metadata", {}):
-        return True
-    return not {"Rejection", "OutputError"}.isdisjoint(row["error"]["types"])
+    """Whether a trial has a reply of the system: an output, a refusal, or one that could not be used.
+
+    An error that is a ValueError (Rejection and JSONDecodeError are) is about a reply or an input."""
+    return "output" in row or "reply" in row.get("metadata", {}) or "ValueError" in row["error"]["types"]
 
 
 def is_silent(row) -> bool:
@@ -455,6 +486,11 @@ def planned_rows(path, text, header):
             and known.get(row["case_id"]) == inputs[row["case_id"]]]
 
 
+def warn_of_torn(path, text, warn) -> None:
+    if text.torn:
+        warn(f"{path}: a torn last line of {text.torn} bytes is dropped")
+
+
 def taken_over(paths, header, redo_unanswered, warn) -> tuple:
     """(rows that older logs have for a new plan, what the new header says of it).
 
@@ -462,7 +498,12 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
     rows, origin, sources, run_again, skipped = {}, {}, [], 0, set()
     for path in paths:
         data, damaged = read_bytes(path), []
+        source = {"sha256": hashlib.sha256(data).hexdigest()}
+        if source in sources:
+            continue
+        sources.append(source)
         text = parse_log(data, path, damaged)
+        warn_of_torn(path, text, warn)
         if text.header is None:
             raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
         for number, problem in damaged:
@@ -472,12 +513,11 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             if redo_unanswered and not answered(row):
                 skipped.add(key)
                 continue
-            if key in rows and response_part(rows[key]) != response_part(row):
+            if key in rows and harness.canonical(response_part(rows[key])) != harness.canonical(response_part(row)):
                 raise BenchError(f"trial {key[1]} of case {shown(key[0])} has one result in {origin[key]} and another in {path}: "
                                  "a trial counts once, so these cannot be taken over together")
             rows.setdefault(key, row)
             origin.setdefault(key, path)
-        sources.append({"sha256": hashlib.sha256(data).hexdigest()})
         run_again += text.header.get("run_again", 0)
     return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again + len(skipped - set(rows))}
 
@@ -563,6 +603,7 @@ class Run:
         self.down = self.down_since = self.primed_for = None
 
     def counts(self) -> dict:
+        """The plan's trials: already logged before, run now, not run."""
         return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
                 "not_run": len(self.plan) - self.already_logged - self.ran, "stopped_by_budget": self.stopped_by_budget}
 
@@ -581,7 +622,10 @@ class Run:
         """Check the system and put its cache where an undisturbed run would have it; what the server says of the model."""
         call_hook(self.system, "check_model")
         call_hook(self.system, "prime", self.before(index))
-        return call_hook(self.system, "server_facts") or {}
+        try:
+            return harness.exact(call_hook(self.system, "server_facts") or {}, "server facts")
+        except harness.OutputError as error:
+            raise RunError(f"{self.system.name}: {error}") from error
 
     def trial(self, index, prime) -> tuple:
         """(started_at, response) of one planned trial, in a worker thread."""
@@ -673,6 +717,13 @@ class Run:
         except BenchError:
             pass        # the log is what stopped the run
         if crew.busy:
+            closing = threading.Thread(target=self.close, daemon=True)
+            closing.start()
+            closing.join(CLOSE_S)
+
+    def close(self) -> None:
+        """End the calls in flight; a system that cannot do it must not keep the run from stopping."""
+        with contextlib.suppress(RunError, SystemDown):
             call_hook(self.system, "close")
 
 
@@ -688,12 +739,14 @@ def patiently(action, wait_s, clock):
         time.sleep(WAIT_PAUSE_S)
 
 
-def continue_log(log, text, header, taken):
+def continue_log(log, text, header, taken, cases):
     """Make an existing log ready for new rows: the same plan, the same sources, all rows of theirs."""
     check_plan(log.path, text.header, header)
+    check_cases(log.path, text.rows, cases)
     sources = text.header.get("from")
-    if taken and taken[1]["from"] != sources:
-        raise BenchError(f"{log.path}: it exists and was not begun from these --from logs as they are now; give another --log")
+    if taken and taken[1] != {key: text.header.get(key) for key in taken[1]}:
+        raise BenchError(f"{log.path}: it exists and was not begun with these --from logs as they are now and this "
+                         "--redo-unanswered; give another --log")
     missing = sources and len(text.rows) < text.header.get("taken_over", 0)
     if missing and not taken:
         raise BenchError(f"{log.path}: taking over other logs was cut short; give the same --from again")
@@ -728,10 +781,9 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     with LogFile(log_path) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, progress)
         text = parse_log(log.data, log.path)
-        if text.torn:
-            warn(f"{log_path}: a torn last line of {text.torn} bytes is dropped")
+        warn_of_torn(log_path, text, warn)
         if text.header:
-            continue_log(log, text, header, taken)
+            continue_log(log, text, header, taken, cases)
         run_pending(run, text, header, taken, signals)
     return run.counts()
 
@@ -741,13 +793,14 @@ def run_pending(run, text, header, taken, signals):
     rows = text.rows if text.header else taken[0] if taken else []
     have = {(row["case_id"], row["trial"]) for row in rows}
     run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
-    run.already_logged = len(run.plan) - len(run.pending)
-    crew = Crew(run.workers, signals)
+    run.already_logged = len(text.rows)
+    crew = Crew(min(run.workers, len(run.pending)), signals)
     try:
         ready = bool(run.pending) and not run.budget_spent()
         facts = run.first_prepared(crew) if ready else {}
         if not text.header:
             begin_log(run.log, text, header, taken, facts)
+            run.already_logged = len(text.rows)
         if ready:
             run.go(crew)
     except BaseException as error:
@@ -996,6 +1049,9 @@ def parse_args(argv):
     parser.add_argument("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     args = parser.parse_args(argv)
+    args.words = sys.argv[1:] if argv is None else list(argv)
+    if args.workers > MOST_WORKERS:
+        parser.error(f"argument --workers: {args.workers} is more than {MOST_WORKERS}")
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
     if args.model:
@@ -1006,7 +1062,8 @@ def parse_args(argv):
 
 
 def warn(text: str) -> None:
-    print(f"warning: {printable(text)}", file=sys.stderr)
+    if sys.stderr:
+        print(f"warning: {printable(text)}", file=sys.stderr)
 
 
 def chosen_system(args, case_set):
@@ -1015,16 +1072,16 @@ def chosen_system(args, case_set):
     if args.option or args.think or args.timeout_s is not None:
         if not harness.has(system, "configured"):
             raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for Ollama models")
-        system = system.configured(dict(args.option), args.think, args.timeout_s)
-    temperature = getattr(system, "options", {}).get("temperature") if harness.has(system, "options") else None
-    if temperature == 0 and args.trials > 1:
+        system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
+    options = system.options if harness.has(system, "options") else None
+    if isinstance(options, dict) and options.get("temperature") == 0 and args.trials > 1:
         warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; --option temperature=1")
     return system
 
 
-def extending_command(argv, log) -> str:
+def extending_command(words, log) -> str:
     """The command that takes the trials of a log over into a longer run."""
-    words, kept = list(sys.argv[1:] if argv is None else argv), []
+    words, kept = list(words), []
     while words:
         word = words.pop(0)
         if word == "--log":
@@ -1043,54 +1100,73 @@ def why_stopped(stop, counts) -> str:
     return "time budget spent; the same command resumes" if counts["stopped_by_budget"] else ""
 
 
-def show_result(args, system, counts, called_s, stop, task, case_set) -> None:
+def show_grid(args, log, task, case_set) -> None:
+    """The grid of what is logged so far."""
+    record = harness.replay(to_recording(log, case_set), task, case_set, regrade=True)
+    print("", *format_grid(record, terminal(sys.stdout, args.color)), "", sep="\n")
+
+
+def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None:
     """The counts line, the grid of what is logged so far, and where to go from here."""
-    term = terminal(sys.stdout, args.color)
-    width = term.width if sys.stdout and sys.stdout.isatty() else math.inf
-    print(format_counts(system.name, counts, why_stopped(stop, counts), width), flush=True)
+    width = terminal(sys.stdout).width if sys.stdout and sys.stdout.isatty() else math.inf
+    print(format_counts(name, counts, why_stopped(stop, counts), width), flush=True)
     if not counts["already_logged"] + counts["ran"]:
         return
-    record = harness.replay(to_recording(args.log, case_set), task, case_set, regrade=True)
-    print("", *format_grid(record, term), "", sep="\n")
+    try:
+        show_grid(args, log, task, case_set)
+    except RunError:
+        if not stop:        # what stopped the run is what there is to tell
+            raise
     calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now, median {format_latency(statistics.median(called_s))}" if called_s else ""
-    log = printable(str(args.log))
-    print(f"log     {log}   {calls}".rstrip(), f"report  python3 report.py {printable(shlex.quote(str(args.log)))}", sep="\n")
+    print(f"log     {printable(str(args.log))}   {calls}".rstrip(),
+          f"report  python3 report.py {printable(shlex.quote(str(args.log)))}", sep="\n", flush=True)
+
+
+def say(function, *arguments) -> None:
+    """Call what prints a result; that its reader has left is no fault of the run, whose trials are logged."""
+    try:
+        function(*arguments)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        harness.silence()
+
+
+def run_logged(args, system, case_set, task, signals, progress) -> tuple:
+    """(counts, what stopped the run early or None); raises what kept it from beginning."""
+    try:
+        return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware, task=task,
+                         workers=args.workers, wait_s=args.wait_s, sources=args.sources, redo_unanswered=args.redo_unanswered,
+                         signals=signals, progress=progress, warn=warn), None
+    except PlanDiffers as error:
+        if error.keys == ["trials"]:
+            raise BenchError(f"{error}; to extend it: {extending_command(args.words, args.log)}") from None
+        raise
+    except (RunError, SystemDown, Interrupted) as error:
+        if hasattr(error, "counts"):
+            return error.counts, error
+        if isinstance(error, Interrupted):
+            say(print, f"{printable(system.name)}: interrupted before any trial ran; the same command resumes")
+        raise
 
 
 def bench(argv=None) -> int:
     """Run, resume or convert; returns the exit status."""
     args = parse_args(argv)
+    signals = Signals()
+    signals.install()
     task = harness.load_task(args.task)
     case_set = harness.load_cases(args.cases, task)
     system = chosen_system(args, case_set)
     args.log = args.log or default_log(system.name)
     if args.convert:
         harness.write(args.convert, to_recording(args.log, case_set))
-        print(f"{args.convert}: the recording of {args.log}")
+        print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
         return 0
-    signals, progress, stop = Signals(), Progress(system.name), None
-    signals.install()
-    try:
-        counts = run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware, task=task,
-                           workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                           redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn)
-    except PlanDiffers as error:
-        if error.keys == ["trials"]:
-            raise BenchError(f"{error}; to extend it: {extending_command(argv, args.log)}") from None
-        raise
-    except (RunError, SystemDown, Interrupted) as error:
-        if not hasattr(error, "counts"):
-            if isinstance(error, Interrupted):
-                print(f"{printable(system.name)}: interrupted before any trial ran; the same command resumes")
-            raise
-        stop, counts = error, error.counts
+    log, progress = args.log.absolute(), Progress(system.name)
+    counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
-    try:
-        show_result(args, system, counts, progress.called_s, stop, task, case_set)
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.EIO):
-            raise
-        harness.silence()       # whoever was reading has left; all trials are logged
+    say(show_result, args, log, system.name, counts, progress.called_s, stop, task, case_set)
     if signals.signum and not stop:
         stop = Interrupted(signals.signum)      # it came when the last trial had ended
     if isinstance(stop, SystemDown):

@@ -8,6 +8,8 @@ as exactly one of pass, fail or incomplete. The same recording gives the same by
 """
 
 import argparse
+import contextlib
+import copy
 import difflib
 import hashlib
 import importlib
@@ -17,6 +19,7 @@ import keyword
 import math
 import os
 import re
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -32,6 +35,11 @@ PLAN_KEYS = ("harness_version", "system", "case_set_sha256", "splits", "trials")
 CASE_KEYS = ("id", "class", "split", "input", "expect", "failure_criteria", "expect_rejection")
 # Python's own json reader gives up near 1,000 levels, at a depth that differs between versions.
 MAX_DEPTH = 100
+# More is a slip of the finger, and its plan alone would fill the memory.
+MAX_TRIALS = 100_000
+# How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
+IRREPLACEABLE = b'{"bench_version"'
+ABSENT = object()
 # What must not reach a terminal or hide in one: controls, direction marks, separators, lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
                          "\ud800-\udfff]")
@@ -55,6 +63,7 @@ class OutputError(ValueError):
 
 class SystemDown(RuntimeError):
     """The system could not run the trial at all; may_return says whether waiting can mend it."""
+    may_return = False
 
     def __init__(self, message: str, may_return: bool = False):
         super().__init__(message)
@@ -88,7 +97,7 @@ def canonical(value) -> str:
 
 def sha256(text: str) -> str:
     """The sha256 of a text's UTF-8, as 64 hex digits."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def refuse_constant(name):
@@ -138,23 +147,39 @@ def read_json(path):
         raise RunError(f"{path}: not JSON: {error}") from None
 
 
-def write_text(path, text: str) -> None:
-    """Put a text into a file, whole or not at all: a temporary file beside it, then renamed."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file() and not target.is_dir():
-        target.write_text(text, encoding="utf-8", newline="\n")     # a pipe or a terminal cannot be replaced
-        return
+def check_replaceable(target) -> None:
+    """RunError when a file holds a log of trials."""
+    with open(target, "rb") as file:
+        if file.read(len(IRREPLACEABLE)) == IRREPLACEABLE:
+            raise RunError(f"{target}: this is a log of trials, which nothing replaces: give another name")
+
+
+def replace_file(target, text) -> None:
+    """Put a text into a temporary file beside the target and rename it."""
     temporary = target.with_name(f".{os.getpid()}.tmp")
-    try:
-        with open(temporary, "x", encoding="utf-8", newline="\n") as file:
+    with open(temporary, "x", encoding="utf-8", newline="\n") as file:
+        try:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink()
+            raise
+
+
+def write_text(path, text: str) -> None:
+    """Put a text into a file, whole or not at all; a log of trials is never replaced."""
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_file():
+            check_replaceable(target)
+        if target.is_file() or target.is_dir() or not target.exists():
+            replace_file(target, text)
+        else:
+            target.write_text(text, encoding="utf-8", newline="\n")     # a pipe or a terminal cannot be replaced
     except OSError as error:
         raise RunError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write(path, value) -> None:
@@ -173,12 +198,14 @@ def import_named(name: str, what: str):
         raise RunError(f"{what} {json.dumps(name)} is not a module's name: give it without folder and .py")
     try:
         return importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
     except ModuleNotFoundError as error:
         if not name.startswith(str(error.name)):
             raise RunError(f"{what} {name} imports {error.name}, which is not there") from error
         known = {path.stem for folder in (HERE, Path.cwd()) for path in folder.glob("*.py")}
         raise RunError(f"no {what} module {name}.py here or beside the tool{nearest(name, sorted(known))}") from None
-    except Exception as error:      # the module's own code runs here
+    except BaseException as error:      # the module's own code runs here, its sys.exit() too
         raise RunError(f"{what} {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -188,6 +215,9 @@ def load_task(name: str):
     missing = [part for part in ("NAME", "CHECKS", "case_problems") if not hasattr(task, part)]
     if missing:
         raise RunError(f"module {name} is no task: it has no {', '.join(missing)}")
+    if not isinstance(task.NAME, str) or not callable(task.case_problems) or not all(
+            isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str) and callable(pair[1]) for pair in task.CHECKS):
+        raise RunError(f"module {name} is no task: NAME is a text, CHECKS are pairs (name, function), case_problems is a function")
     return task
 
 
@@ -210,7 +240,10 @@ def expectation_problems(case, task):
         return problems
     if case["expect"] in ({}, None):
         return ["nothing to check: expect names no field"]
-    return list(task.case_problems(case))
+    try:
+        return [str(problem) for problem in task.case_problems(case)]
+    except Exception as error:      # the task's own code runs here
+        raise RunError(f"case_problems of {task.NAME} raised {type(error).__name__} on case {json.dumps(case.get('id'))}: {error}") from error
 
 
 def one_case_problems(case, task):
@@ -256,11 +289,15 @@ def load_cases(path, task) -> dict:
     try:
         document = read_json(path)
     except RunError as error:
-        raise CaseError(str(error)) from None
+        raise CaseError(printable(str(error))) from None
     problems = case_file_problems(document, task)
     if problems:
-        raise CaseError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise CaseError("\n".join(f"{printable(str(path))}: {problem}" for problem in problems))
     return {"name": document["name"], "sha256": sha256(canonical(document)), "cases": document["cases"]}
+
+
+def is_trial_count(value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_TRIALS
 
 
 def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) -> list:
@@ -273,8 +310,8 @@ def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) ->
         raise RunError("a split is named twice")
     if "held-out" in splits and not include_held_out:
         raise RunError("the held-out cases are kept for a final evaluation: no benchmark run may touch them")
-    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
-        raise RunError(f"trials is {json.dumps(trials)}, not a whole number from 1 up")
+    if not is_trial_count(trials):
+        raise RunError(f"trials is {json.dumps(trials)}, not a whole number from 1 to {MAX_TRIALS}")
     cases = [case for case in case_set["cases"] if case["split"] in splits]
     if not cases:
         raise RunError(f"{case_set['name']} has no case of the split {' or '.join(splits) or '(none named)'}")
@@ -315,9 +352,11 @@ def load_system(spec: str, case_set: dict):
         raise
     except Exception as error:      # the module's own code runs here
         raise RunError(f"system {spec} cannot be made: {type(error).__name__}: {error}") from error
-    missing = [part for part in IDENTITY if not hasattr(type(found), part) and part not in vars(found)]
+    missing = [part for part in IDENTITY if inspect.getattr_static(found, part, ABSENT) is ABSENT]
     if missing:
         raise RunError(f"system {spec} has no {', '.join(missing)}")
+    if not isinstance(found.name, str) or not found.name.strip():
+        raise RunError(f"system {spec} has a name that is empty or not text")
     return found
 
 
@@ -361,7 +400,7 @@ def exact(value, what: str):
 def call(system, case: dict, trial: int, clock=time.perf_counter) -> tuple:
     """(output, metadata, latency in seconds) of one call; raises what respond raises, and OutputError."""
     start = clock()
-    answer = system.respond(case, trial)
+    answer = system.respond(copy.deepcopy(case), trial)     # what a system does to a case must not reach other trials
     latency_s = round(clock() - start, 6)
     if not isinstance(answer, Answer):
         raise OutputError(f"respond returned {type(answer).__name__}, not an Answer")
@@ -382,16 +421,31 @@ def error_types(error: BaseException) -> list:
     return names or [type(error).__name__]
 
 
-def failure(system, trial, error, latency_s) -> dict:
-    """The response of a trial whose call raised: the error, and the metadata that the error carries."""
-    metadata = {"seed": system.seed_for(trial)} if has(system, "seed_for") else {}
+def message_of(error) -> str:
+    """The text of an error, whatever its own code does."""
     try:
+        return exact(str(error), "message")
+    except Exception as fault:
+        return f"its text raised {type(fault).__name__}"
+
+
+def metadata_of(system, trial, error) -> dict:
+    """What is known of a trial whose call raised: its seed, and the metadata that the error carries."""
+    metadata = {}
+    try:
+        if has(system, "seed_for"):
+            metadata.update(exact({"seed": system.seed_for(trial)}, "seed"))
         metadata.update(exact(dict(getattr(error, "metadata", None) or {}), "metadata"))
-    except (OutputError, TypeError, ValueError) as fault:
-        metadata["metadata_error"] = str(fault)
+    except Exception as fault:      # the system's own code runs here
+        metadata["metadata_error"] = message_of(fault)
+    return metadata
+
+
+def failure(system, trial, error, latency_s) -> dict:
+    """The response of a trial whose call raised."""
     # NotRun is the word for a planned trial without a row, which no row may claim.
-    types = [name for name in error_types(error) if name != "NotRun"] or ["Exception"]
-    return {"error": {"types": types, "message": str(error)}, "metadata": metadata, "latency_s": latency_s}
+    types = [name for name in error_types(error) if name not in ("", "NotRun")] or ["Exception"]
+    return {"error": {"types": types, "message": message_of(error)}, "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
 
 
 def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
@@ -401,9 +455,9 @@ def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
     start = clock()
     try:
         output, metadata, latency_s = call(system, case, trial, clock)
-    except SystemDown:
+    except (SystemDown, KeyboardInterrupt):
         raise
-    except Exception as error:      # the boundary of one trial: whatever a system raises is that trial's result
+    except BaseException as error:      # the boundary of one trial: whatever a system raises is that trial's result
         return failure(system, trial, error, round(clock() - start, 6))
     return {"output": output, "metadata": metadata, "latency_s": latency_s}
 
@@ -429,7 +483,7 @@ def response_problem(response):
     """What is wrong with the shape of a response, or None."""
     if not isinstance(response, dict) or ("output" in response) == ("error" in response):
         return "it has not exactly one of output and error"
-    latency, error = response.get("latency_s"), response.get("error")
+    latency, error = response.get("latency_s", ABSENT), response.get("error")
     if not (is_number(latency) and latency >= 0) and not (latency is None and "error" in response):
         return "latency_s is not a number of seconds"
     if not isinstance(response.get("metadata", {}), dict):
@@ -584,18 +638,20 @@ def seconds(text: str) -> float:
 
 
 def complain(message: str) -> int:
-    """Say on stderr what is wrong, a line each, and give exit status 1."""
-    lines = [printable(line) for line in message.split("\n")]
-    try:
-        print("\n".join(f"error: {line}" for line in lines), file=sys.stderr, flush=True)
-    except OSError:
-        pass        # nobody is there to read it
+    """Say on stderr what is wrong, in one line, and give exit status 1."""
+    with contextlib.suppress(OSError):      # nobody may be there to read it
+        if sys.stderr:
+            print(f"error: {printable(message)}", file=sys.stderr, flush=True)
     return 1
 
 
 def silence() -> None:
     """Send what is still printed nowhere: the reader of stdout has left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def terminate(signum, frame):
+    sys.exit(128 + signum)      # leaves no temporary file, as the default would
 
 
 def run_command(command, argv=None) -> int:
@@ -609,7 +665,9 @@ def run_command(command, argv=None) -> int:
         finally:
             if sys.stdout:
                 sys.stdout.flush()
-    except (CaseError, RunError, SystemDown) as error:
+    except CaseError as error:
+        return max(complain(problem) for problem in str(error).split("\n"))
+    except (RunError, SystemDown) as error:
         return complain(str(error))
     except BrokenPipeError:
         silence()
@@ -642,7 +700,7 @@ def run(argv=None) -> int:
     except RunError as error:
         raise RunError(str(error) if str(args.recording) in str(error) else f"{args.recording}: {error}") from error
     write(args.out, run_record)
-    print(f"{args.out}: {len(run_record['results'])} trials graded")
+    print(f"{printable(args.out)}: {len(run_record['results'])} trials graded")
     return 0
 
 
@@ -652,4 +710,5 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, terminate)
     sys.exit(main())

@@ -251,9 +251,20 @@ class PlansAndNames(InFolder):
         cases = case_set("a")
         for splits, trials, text in ((["developement"], 1, 'did you mean "development"?'), (["held-out"], 1, "no benchmark run"),
                                      (["development"], 0, "whole number from 1"), (["development"], True, "whole number"),
+                                     (["development"], 10 ** 9, "from 1 to 100000"),
                                      ([], 1, "no case"), (["development"] * 2, 1, "twice")):
             with self.subTest(text=text):
                 self.assert_refused(text, harness.plan, cases, splits, trials)
+
+    def test_a_task_that_is_none_or_fails_is_refused(self):
+        good = "NAME = 'x'\nCHECKS = ()\ndef case_problems(case): return []\n"
+        for number, (source, text) in enumerate((("import sys\nsys.exit(0)\n", "cannot be imported: SystemExit"), (good + "NAME = {1}\n", "NAME is a text"),
+                                                 (good + "CHECKS = [5]\n", "CHECKS are pairs"))):
+            self.write(f"odd_task{number}.py", source)
+            with contextlib.chdir(self.folder), mock.patch.object(sys, "path", list(sys.path)):
+                self.assert_refused(text, harness.load_task, f"odd_task{number}")
+        failing = SimpleNamespace(NAME="x", case_problems=lambda case: 1 / 0)
+        self.assert_refused('case_problems of x raised ZeroDivisionError on case "one"', harness.one_case_problems, case(), failing)
 
     def test_a_misspelt_task_or_system_gets_the_nearest_name(self):
         for function, name, text in (
@@ -325,6 +336,23 @@ class OneCall(unittest.TestCase):
         system = Scripted()
         system.respond = lambda case, trial: GOOD
         self.assertEqual(harness.attempt(system, case(), 0)["error"]["message"], "respond returned dict, not an Answer")
+
+    def test_whatever_a_system_raises_is_its_trials_result(self):
+        class Odd(Exception):
+            def __str__(self):
+                raise KeyError("x")
+        for error, types, message in ((SystemExit(0), ["SystemExit"], "0"), (GeneratorExit(), ["GeneratorExit"], ""), (RecursionError("deep"), ["RecursionError", "RuntimeError"], "deep"),
+                                      (Odd(), ["Odd"], "its text raised KeyError"), (type("", (ValueError,), {})("x"), ["ValueError"], "x")):
+            self.assertEqual(self.attempt(error)["error"], {"types": types, "message": message})
+
+    def test_a_seed_that_cannot_be_had_is_told(self):
+        system = Scripted(lambda case, trial: ValueError("x"), seed_for=lambda trial: 1 / 0)
+        self.assertEqual(harness.attempt(system, case(), 0)["metadata"], {"metadata_error": "division by zero"})
+
+    def test_what_a_system_does_to_a_case_reaches_no_other_trial(self):
+        kept = case()
+        harness.attempt(Scripted(lambda case, trial: case.clear()), kept, 0)
+        self.assertEqual(kept, case())
 
     def test_a_system_that_is_down_is_no_result(self):
         with self.assertRaises(SystemDown):
@@ -429,6 +457,16 @@ class Files(InFolder):
             self.assert_refused("x.json: cannot be written: No space left on device", harness.write, path, 1)
         self.assertEqual(harness.read_json(path), {"b": 1, "a": "ü\ud800"})
         self.assertEqual([entry.name for entry in self.folder.iterdir()], ["x.json"])
+
+    def test_a_log_of_trials_is_replaced_by_no_writer(self):
+        log = self.write("runs.jsonl", '{"bench_version": "1"}\n')
+        self.assert_refused("this is a log of trials, which nothing replaces", harness.write, log, 1)
+        self.assertEqual(log.read_text(), '{"bench_version": "1"}\n')
+
+    def test_a_temporary_file_of_another_is_left_alone(self):
+        other = self.write(f".{os.getpid()}.tmp", "mine")
+        self.assert_refused("x.json: cannot be written: File exists", harness.write, self.folder / "x.json", 1)
+        self.assertEqual(other.read_text(), "mine")
 
     def test_a_link_stays_a_link(self):
         (self.folder / "real").write_text("")
@@ -569,6 +607,33 @@ class TheLog(InFolder):
                 self.assert_refused(f"{self.log}: {text}", bench.read_log, self.log)
                 self.assertEqual(self.log.read_bytes(), b"".join(lines))
 
+    def test_whole_values_in_a_row_are_damage_and_not_a_torn_line(self):
+        self.run_small()
+        whole = self.log.read_bytes()
+        header, rows = whole.split(b"\n", 1)
+        for data, line in ((whole.replace(b"\n", b"\r"), 1), (header + b"\n" + rows.replace(b"\n", b"\r"), 2), (whole + b'{"x": 1} more', 8)):
+            self.log.write_bytes(data)
+            self.assert_refused(f"line {line}: ", self.run_small)
+            self.assertEqual(self.log.read_bytes(), data)
+
+    def test_a_header_edited_by_hand_is_refused(self):
+        self.run_small()
+        header, rows = self.log.read_bytes().split(b"\n", 1)
+        for changes, text in (({"trials": 10 ** 30}, "trials is not"), ({"trials": True}, "trials is not"), ({"run_again": "2"}, "run_again is not"),
+                              ({"taken_over": None}, "taken_over is not"), ({"from": {}}, "from is not"), ({"environment": []}, "environment is not"),
+                              ({"system": "x"}, "splits or system"), ({"case_inputs": {"one": "", "x": ""}}, 'case "two" is not of the plan')):
+            with self.subTest(text):
+                data = json.dumps({**json.loads(header), **changes}).encode() + b"\n" + rows
+                self.log.write_bytes(data)
+                self.assert_refused(text, self.run_small)
+                self.assert_refused(text, bench.to_recording, self.log, case_set("one", "two"))
+                self.assertEqual(self.log.read_bytes(), data)
+        other = json.dumps({**json.loads(rows.split(b"\n")[-2]), "case_id": "x"}).encode() + b"\n"
+        data = json.dumps({**json.loads(header), "case_inputs": {"one": "", "two": "", "x": ""}}).encode() + b"\n" + rows + other
+        self.log.write_bytes(data)
+        self.assert_refused('line 8: case "x" is not of the plan', self.run_small)
+        self.assertEqual(self.log.read_bytes(), data)
+
     def test_a_file_that_is_no_log_is_refused_and_kept(self):
         for text in ("hello", "{", '{"name": "x"}', "[]\n", '{"bench_version": 1', "\x00a", "{}"):
             with self.subTest(text):
@@ -635,6 +700,48 @@ class ARun(InFolder):
         self.assertEqual(caught.exception.counts, {"planned": 6, "already_logged": 0, "ran": 2, "not_run": 4, "stopped_by_budget": False})
         self.assertEqual(self.keys(), [("one", 0), ("two", 0)])
         self.assertEqual(self.run_small()["ran"], 4)
+
+    def test_an_error_that_is_about_a_reply_or_a_prompt_does_not_count_as_silence(self):
+        overflow = type("ContextOverflow", (RuntimeError,), {})("too long")
+        for error in (ValueError("no JSON"), overflow):
+            self.log.unlink(missing_ok=True)
+            self.assertEqual(self.run_small(Scripted(lambda case, trial: error), trials=8)["ran"], 16)
+
+    def test_a_hook_that_misbehaves_is_named(self):
+        for hook, text in (("check_model", "check_model of scripted raised ZeroDivisionError: division by zero"),
+                           ("prime", "prime of scripted raised ZeroDivisionError"), ("server_facts", "server_facts of scripted raised")):
+            self.assert_refused(text, self.run_small, Scripted(**{hook: lambda *cases: 1 / 0}))
+        self.assert_refused("JSON cannot hold the server facts", self.run_small, Scripted(server_facts=lambda: {"x": {1}}))
+        self.assertFalse(self.log.exists())
+
+    def test_a_link_to_a_log_stays_when_nothing_was_run(self):
+        link = self.folder / "link.jsonl"
+        link.symlink_to(self.log.name)
+        with self.assertRaises(SystemDown):
+            bench.run_bench(Scripted(lambda case, trial: None, check_model=lambda: (_ for _ in ()).throw(SystemDown("x"))), case_set("a"), ["development"], 1, link)
+        self.assertTrue(link.is_symlink() and not self.log.exists())
+        bench.run_bench(Scripted(), case_set("a"), ["development"], 1, link)
+        self.assertTrue(link.is_symlink() and self.log.exists())
+
+    def test_a_system_that_changes_the_folder_or_forks_does_not_harm_the_log(self):
+        with contextlib.chdir(self.folder):
+            other = self.folder / "other"
+            other.mkdir()
+            counts = bench.run_bench(Scripted(lambda case, trial: os.chdir(other)), case_set("a"), ["development"], 3, "log.jsonl")
+        self.assertEqual((counts["ran"], len(self.keys())), (3, 3))
+
+    @unittest.skipUnless(hasattr(os, "fork"), "this system has no fork")
+    def test_a_forked_child_does_not_hold_the_lock(self):
+        with bench.LogFile(self.log):
+            child = os.fork()
+            if not child:
+                time.sleep(30)
+                os._exit(0)
+        try:
+            bench.LogFile(self.log).__exit__()
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
     def test_a_system_that_is_down_at_the_start_leaves_no_log(self):
         def check_model():
@@ -817,6 +924,29 @@ class TakingOver(InFolder):
         old.write_bytes(b"".join([*lines, lines[1].replace(b"billing", b"account")]))
         self.assert_refused("one result", self.run_small, trials=1, sources=[old])
 
+    def test_results_that_only_look_equal_are_different(self):
+        old = self.old("old.jsonl", system=Scripted(lambda case, trial: {"needs_human": True}), trials=1)
+        for value in (1, 1.0):
+            other = self.old(f"other{value}.jsonl", system=Scripted(lambda case, trial: {"needs_human": value}), trials=1)
+            self.assert_refused("one result", self.run_small, sources=[old, other])
+
+    def test_one_source_given_twice_counts_once(self):
+        old = self.old("old.jsonl", system=Scripted(lambda case, trial: ConnectionError("x") if trial else dict(GOOD)))
+        self.run_small(trials=2, sources=[old, old], redo_unanswered=True)
+        self.assertEqual(bench.read_log(self.log)[0]["run_again"], 2)
+
+    def test_a_take_over_goes_on_as_it_was_begun(self):
+        old = self.old("old.jsonl", system=Scripted(lambda case, trial: ConnectionError("x") if trial else dict(GOOD)))
+        self.run_small(trials=2, sources=[old])
+        self.assert_refused("this --redo-unanswered", self.run_small, trials=2, sources=[old], redo_unanswered=True)
+
+    def test_a_torn_last_line_of_a_source_is_told(self):
+        old = self.old("old.jsonl")
+        old.write_bytes(old.read_bytes()[:-9])
+        warnings = []
+        self.assertEqual(self.run_small(trials=2, sources=[old], warn=warnings.append)["already_logged"], 3)
+        self.assertIn("a torn last line of", warnings[0])
+
     def test_another_systems_trials_are_refused(self):
         old = self.old("old.jsonl", system=Scripted(model="n"))
         self.assert_refused('system.model is "n" there, "m" now', self.run_small, sources=[old])
@@ -836,7 +966,7 @@ class TakingOver(InFolder):
     def test_a_log_of_other_sources_is_refused(self):
         old, other = self.old("old.jsonl"), self.old("other.jsonl", trials=1)
         self.run_small(sources=[old])
-        self.assert_refused("not begun from these --from logs", self.run_small, sources=[other])
+        self.assert_refused("not begun with these --from logs", self.run_small, sources=[other])
 
 
 # Real processes
@@ -1000,6 +1130,27 @@ class Interrupts(Processes):
             ended, out, err = self.finish(process)
             self.assertEqual((ended, err), (130, ""), f"after {pause_ms} ms")
 
+    def test_an_interrupt_keeps_its_status_when_there_is_no_log_or_no_reader(self):
+        self.write("waiting.py", SLOW_SYSTEM + "    def check_model(self): time.sleep(1000)\n    def close(self): time.sleep(1000)\nwaiting = Slow(0)\n".replace(
+            "    def check", "class Waiting(Slow):\n    def check").replace("waiting = Slow", "waiting = Waiting"))
+        old = self.folder / "old.jsonl"
+        self.finish(self.start(trials=1, log=old))
+        for words in ((), ("--from", old)):
+            process = self.start(*words, system="waiting:waiting")
+            time.sleep(0.4)
+            process.stdout.close()
+            process.stdout = None
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(self.finish(process)[0], 143)
+            self.assertFalse(self.log.exists())
+
+    def test_a_stop_tells_its_own_reason_when_the_log_has_gone(self):
+        process = self.start(trials=50)
+        self.wait_for_rows(process, 2)
+        self.log.unlink()
+        status, out, err = self.finish(process)
+        self.assertEqual((status, err), (1, f"error: {self.log}: the log was removed or replaced under the run; put it back, then run the same command\n"))
+
     def test_what_the_caller_ignores_stays_ignored(self):
         process = self.start(trials=3, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.wait_for_rows(process, 1)
@@ -1058,7 +1209,7 @@ class TheCommand(InFolder):
                             (["--budget-s", "nan"], "argument --budget-s: 'nan' is not a number of seconds, 0 or more"),
                             (["--workers", "x"], "argument --workers: 'x' is not a whole number from 1 up"),
                             (["--trails", "3"], 'unrecognized arguments: --trails 3; did you mean "--trials"'),
-                            (["--redo-unanswered"], "--redo-unanswered needs --from"),
+                            (["--redo-unanswered"], "--redo-unanswered needs --from"), (["--workers", "513"], "513 is more than 512"),
                             (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
                             (["--model", "x", "--system", "a:b"], "not allowed with argument")):
             with self.subTest(words=words):
@@ -1103,6 +1254,24 @@ class TheCommand(InFolder):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("+ passed  - failed", done.stdout)
         self.assertTrue((self.folder / "runs" / "bayes.jsonl").read_bytes().isascii())
+
+    def test_a_conversion_cannot_overwrite_the_log(self):
+        self.bench("--trials", "1")
+        before = (self.folder / "runs" / "bayes.jsonl").read_bytes()
+        done = self.bench("--convert", "runs/bayes.jsonl")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+        self.assertEqual((self.folder / "runs" / "bayes.jsonl").read_bytes(), before)
+
+    def test_it_runs_in_pythons_safe_mode(self):
+        for name in ("bench.py", "report.py", "harness.py"):
+            done = subprocess.run([sys.executable, "-P", str(HERE / name), "--help"], cwd=self.folder, capture_output=True, timeout=30, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_an_error_is_one_line_whatever_it_names(self):
+        done = self.bench("--log", self.folder / "a\nb" / "c\x1b[2J", "--system", "no\nmodule:x")
+        self.assertEqual((done.returncode, done.stderr.count("\n"), done.stderr.count("\x1b")), (1, 1, 0))
+        done = self.bench("--log", self.write("a\nb", "hello"))
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
 
     def test_it_runs_in_an_empty_environment(self):
         done = subprocess.run([sys.executable, str(HERE / "bench.py"), "--trials", "1"], cwd=self.folder, env={}, capture_output=True,
