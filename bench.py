@@ -139,7 +139,8 @@ def check_plan(path, logged, now):
     found = differences({key: logged[key] for key in COMPARED}, {key: now[key] for key in COMPARED})
     if found:
         keys = "; ".join(f"{key} is {shown(old)} in the log, {shown(new)} now" for key, old, new in found)
-        raise PlanDiffers(f"{path} was written for another plan: {keys}", [key for key, _, _ in found])
+        raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
+                          [key for key, _, _ in found])
 
 
 # Reading a log
@@ -597,6 +598,7 @@ class Run:
         self.plan = schedule(cases, trials)
         self.budget_s, self.wait_s, self.progress = budget_s, wait_s, progress
         self.started = clock()
+        self.idle_s = 0.0       # spent on loading and waiting, which tells nothing of the trials' rate
         self.pending = deque()
         self.already_logged = self.ran = self.unanswered = 0
         self.stopped_by_budget = False
@@ -606,6 +608,11 @@ class Run:
         """The plan's trials: already logged before, run now, not run."""
         return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
                 "not_run": len(self.plan) - self.already_logged - self.ran, "stopped_by_budget": self.stopped_by_budget}
+
+    def note(self, text, urgent=False) -> None:
+        """Say what the run does while no trial ends."""
+        if self.progress and hasattr(self.progress, "note"):
+            self.progress.note(text, urgent)
 
     def budget_spent(self) -> bool:
         """Whether the time is up while trials are left, which is noted."""
@@ -655,9 +662,9 @@ class Run:
         if self.unanswered >= UNANSWERED_IN_A_ROW:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
             self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with {reason}: "
-                                   "see what is wrong with it")
+                                   "see what is wrong with it; --from LOG --redo-unanswered --log NEW runs them again")
         if self.progress:
-            self.progress(self.counts(), self.clock() - self.started, row)
+            self.progress(self.counts(), self.clock() - self.started - self.idle_s, row)
 
     def finish(self, index, result) -> None:
         """Log a trial that has ended, or note why it could not run."""
@@ -671,8 +678,11 @@ class Run:
 
     def prepared(self, crew) -> dict | None:
         """What prepare found, in a worker so that a signal ends it too; None, and self.down set, when the system is down."""
+        began = self.clock()
+        self.note("getting the system ready")
         crew.start(None, self.prepare, self.pending[0])
         _, result = crew.result()
+        self.idle_s += self.clock() - began
         if isinstance(result, SystemDown):
             self.down = result
             return None
@@ -687,7 +697,9 @@ class Run:
         self.down_since = self.clock() if self.down_since is None else self.down_since
         if not self.down.may_return or self.clock() - self.down_since >= self.wait_s or self.budget_spent():
             raise self.down
+        self.note(f"the system is away, waiting up to {format_duration(self.wait_s)}", urgent=True)
         crew.wait(WAIT_PAUSE_S)
+        self.idle_s += WAIT_PAUSE_S
 
     def first_prepared(self, crew) -> dict:
         """What the server says of the model, once the system can run trials."""
@@ -781,9 +793,9 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     with LogFile(log_path) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, progress)
         text = parse_log(log.data, log.path)
-        warn_of_torn(log_path, text, warn)
         if text.header:
             continue_log(log, text, header, taken, cases)
+        warn_of_torn(log_path, text, warn)
         run_pending(run, text, header, taken, signals)
     return run.counts()
 
@@ -863,7 +875,7 @@ def terminal(stream, color: str = "auto") -> Terminal:
         width = os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError, AttributeError):
         pass        # no terminal: a file, a pipe, a test
-    return Terminal(max(width, 40), wants_colour(stream, color), glyphs)
+    return Terminal(max(width, 60), wants_colour(stream, color), glyphs)
 
 
 def verdicts_by_case(record: dict) -> dict:
@@ -956,7 +968,7 @@ class Progress:
         self.live = bool(self.stream) and self.stream.isatty()
         self.every_s = 0.1 if self.live else 60
         self.last = clock() - (self.every_s if self.live else 0)
-        self.width = 0
+        self.width, self.noted = 0, -math.inf
         self.called_s = []      # the latency of each model call
 
     def __call__(self, counts, elapsed_s, row):
@@ -969,6 +981,12 @@ class Progress:
         done = counts["already_logged"] + counts["ran"]
         self._put(f"{self.name}: {done} of {counts['planned']} trials, {rate:.3g} a second, "
                   f"{format_duration(counts['not_run'] / rate)} left")
+
+    def note(self, text, urgent):
+        """Say what happens while no trial ends: on a terminal at once, elsewhere what is urgent, once a minute."""
+        if self.live or urgent and self.clock() - self.noted >= self.every_s:
+            self.noted = self.clock()
+            self._put(f"{self.name}: {text}")
 
     def _put(self, line):
         try:
@@ -1032,7 +1050,7 @@ def parse_args(argv):
     parser = harness.Parser(description=__doc__)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--system", default="model_triage:bayes", metavar="MODULE:NAME", help="what is measured (default: %(default)s)")
-    which.add_argument("--model", metavar="TAG", help="an Ollama model: short for --system model_triage:TAG")
+    which.add_argument("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest (short for --system model_triage:TAG)")
     parser.add_argument("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
     parser.add_argument("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
     parser.add_argument("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
@@ -1054,7 +1072,7 @@ def parse_args(argv):
         parser.error(f"argument --workers: {args.workers} is more than {MOST_WORKERS}")
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
-    if args.model:
+    if args.model is not None:
         args.system = "model_triage:" + (args.model if ":" in args.model.rpartition("/")[2] else f"{args.model}:latest")
     if len(dict(args.option)) < len(args.option):
         parser.error("argument --option: an option is given twice")
@@ -1072,7 +1090,11 @@ def chosen_system(args, case_set):
     if args.option or args.think or args.timeout_s is not None:
         if not harness.has(system, "configured"):
             raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for Ollama models")
-        system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
+        try:
+            system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
+        except RunError as error:
+            named = re.sub("^(timeout_s|think) ", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
+            raise harness.UsageError(named if named.startswith("--") else f"argument --option: {error}") from None
     options = system.options if harness.has(system, "options") else None
     if isinstance(options, dict) and options.get("temperature") == 0 and args.trials > 1:
         warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; --option temperature=1")
@@ -1097,13 +1119,22 @@ def why_stopped(stop, counts) -> str:
         return "interrupted; the same command resumes" if counts["not_run"] else "interrupted"
     if stop:
         return "stopped by an error; the same command resumes"
-    return "time budget spent; the same command resumes" if counts["stopped_by_budget"] else ""
+    if not counts["stopped_by_budget"]:
+        return ""
+    return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
 def show_grid(args, log, task, case_set) -> None:
     """The grid of what is logged so far."""
     record = harness.replay(to_recording(log, case_set), task, case_set, regrade=True)
     print("", *format_grid(record, terminal(sys.stdout, args.color)), "", sep="\n")
+
+
+def report_command(args) -> str:
+    """The command that reports the log, with the task and the cases where they are not the usual ones."""
+    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(harness.DEFAULT_CASES)))
+    chosen = [word for option, value, default in usual if value != default for word in (option, value)]
+    return printable(shlex.join(["python3", harness.beside_caller("report.py"), str(args.log), *chosen]))
 
 
 def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None:
@@ -1118,8 +1149,7 @@ def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None
         if not stop:        # what stopped the run is what there is to tell
             raise
     calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now, median {format_latency(statistics.median(called_s))}" if called_s else ""
-    print(f"log     {printable(str(args.log))}   {calls}".rstrip(),
-          f"report  python3 report.py {printable(shlex.quote(str(args.log)))}", sep="\n", flush=True)
+    print(f"log     {printable(str(args.log))}   {calls}".rstrip(), f"report  {report_command(args)}", sep="\n", flush=True)
 
 
 def say(function, *arguments) -> None:

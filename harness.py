@@ -40,9 +40,9 @@ MAX_TRIALS = 100_000
 # How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
 IRREPLACEABLE = b'{"bench_version"'
 ABSENT = object()
-# What must not reach a terminal or hide in one: controls, direction marks, separators, lone surrogates.
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
-                         "\ud800-\udfff]")
+# What must not reach a terminal or hide in one: controls, direction marks, separators, what has no width, lone surrogates.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+                         "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 
 
 class CaseError(ValueError):
@@ -51,6 +51,10 @@ class CaseError(ValueError):
 
 class RunError(ValueError):
     """Something that cannot be planned, read, graded or written; the message names it and the mend."""
+
+
+class UsageError(RunError):
+    """A wrong value of an option: exit status 2."""
 
 
 class Rejection(ValueError):
@@ -650,6 +654,12 @@ def silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def beside_caller(name: str) -> str:
+    """A script of the tool as its caller has to name it: beside the script that is running."""
+    folder, running = os.path.split(sys.argv[0])
+    return os.path.join(folder, name) if (HERE / running).suffix == ".py" and (HERE / running).exists() else name
+
+
 def terminate(signum, frame):
     sys.exit(128 + signum)      # leaves no temporary file, as the default would
 
@@ -667,6 +677,8 @@ def run_command(command, argv=None) -> int:
                 sys.stdout.flush()
     except CaseError as error:
         return max(complain(problem) for problem in str(error).split("\n"))
+    except UsageError as error:
+        return complain(str(error)) + 1
     except (RunError, SystemDown) as error:
         return complain(str(error))
     except BrokenPipeError:

@@ -205,10 +205,14 @@ def pass_rate(matrix: list) -> dict:
             "effective_trials": effective, "narrowed_by": scarcest[0] if len(scarcest) == 1 else "either"}
 
 
+def exact_curve(n: int, counts: list) -> dict:
+    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, unrounded: what is printed is rounded once."""
+    return {str(k): {"pass_at_k": at, "pass_power_k": power} for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
+
+
 def curve(n: int, counts: list) -> dict:
-    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n."""
-    return {str(k): {"pass_at_k": round(at, 4), "pass_power_k": round(power, 4)}
-            for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
+    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, to 4 decimals."""
+    return {k: {name: round(value, 4) for name, value in values.items()} for k, values in exact_curve(n, counts).items()}
 
 
 def curve_band(matrix: list):
@@ -437,7 +441,7 @@ def case_report(rows: list) -> dict:
     report = {"class": rows[0]["class"], **{verdict: verdicts[verdict] for verdict in VERDICTS},
               "not_run": len(rows) - len(ran),
               "interval": limits(verdicts["pass"] / len(ran), len(ran)) if ran else None,
-              "distinct_outputs": len(outputs)}
+              "distinct_outputs": len(outputs), "latency_s": latency_s(rows)}
     return {**report, "expects_rejection": True} if "expects_rejection" in rows[0] else report
 
 
@@ -452,11 +456,16 @@ def model_calls(cases) -> dict:
     return {**report, "rate": rate.pop("value"), **rate}
 
 
+def whole_rounds(cases) -> tuple:
+    """(how many rounds ran for every case, the passes of each case in them): all trials of a run that is whole."""
+    rounds = [column for column in zip(*cases.values()) if all(map(has_run, column))]
+    return len(rounds), list(map(passed, zip(*rounds)))
+
+
 def complete_rounds(cases) -> dict:
     """The curve of the trials that ran for every case: a fair smaller run, since the order is trial-major."""
-    rounds = [column for column in zip(*cases.values()) if all(map(has_run, column))]
-    values = curve(len(rounds), list(map(passed, zip(*rounds)))) if rounds else None
-    return {"rounds": len(rounds), "curve": values}
+    rounds, counts = whole_rounds(cases)
+    return {"rounds": rounds, "curve": curve(rounds, counts) if rounds else None}
 
 
 def summary(values, digits=None):
@@ -530,6 +539,11 @@ def runtimes(rows: list) -> dict:
     return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
 
 
+def parallel_calls(rows: list) -> int:
+    """How many trials that reached a server ran beside others."""
+    return sum(workers != 1 for workers, _ in amounts(rows, "workers", "server_version"))
+
+
 def system_report(record: dict, prices=None) -> dict:
     """The figures of one run record; estimates are None while a planned trial has not run."""
     manifest, rows, cases = record["manifest"], record["results"], rows_by_case(record)
@@ -561,6 +575,7 @@ def system_report(record: dict, prices=None) -> dict:
         "curve_complete_rounds": None if whole else complete_rounds(cases),
         "costs": costs(ran, prices),
         "runtimes": runtimes(ran),
+        "parallel_calls": parallel_calls(ran),
         "provenance": manifest.get("provenance"),
     }
 
@@ -650,6 +665,8 @@ def no_worse_gate(comparison, margin) -> dict:
         met = met and lower is not None and lower > -margin
         limit = f"no lower limit from {plural(trials, 'trial')}" if lower is None else f"lower limit {lower:+.3f}"
         asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
+    elif trials < LEAST_UNITS:
+        asked += f", which {plural(trials, 'trial')} cannot show: run {LEAST_UNITS} or more, or give --margin"
     lines = [f"{name} {a}/{trials}, was {b}/{trials}" for name, (a, b) in comparison["more_in_b"].items()]
     return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
             "cases": [] if met else lines}
@@ -670,13 +687,13 @@ def system_gates(system, cases, args) -> dict:
 
 def gates(report: dict, records: list, args) -> list:
     """[{gate, met, detail}] of the gates that were asked for, with the cases that keep one from being met."""
-    if not args.require and not args.min and not args.no_worse_than and args.allow_incomplete is None:
+    if not args.require and not args.min and args.no_worse_than is None and args.allow_incomplete is None:
         return []
     found, several = {}, len(report["systems"]) > 1
     for system, record in zip(report["systems"], records):
         for name, verdict in system_gates(system, rows_by_case(record), args).items():
             found[f"{name}, {system['label']}" if several else name] = verdict
-    if args.no_worse_than:
+    if args.no_worse_than is not None:
         compared_with = report["comparisons"][-1]
         found[f"--no-worse-than {compared_with['b']}"] = no_worse_gate(compared_with, args.margin)
     return [{"gate": name, **verdict} for name, verdict in found.items()]
@@ -716,7 +733,8 @@ def span(interval, signed="") -> str:
 
 def in_columns(rows) -> list:
     """Lines of a label, an interval and a remark, each column as wide as its widest cell."""
-    left, middle = (max(map(len, column)) for column in list(zip(*rows))[:2])
+    left = max(len(row[0]) for row in rows)
+    middle = max(len(row[1]) for row in rows if row[2] or row is rows[0])
     return [f"{a:<{max(left, 36)}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
 
 
@@ -751,16 +769,17 @@ def rate_lines(system) -> list:
     same, new = (rate[key] and span(rate[key]) for key in ("same_cases", "new_cases"))
     helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
              "either": "more of either narrows it"}[rate["narrowed_by"]]
-    rows = [(f"passed {system['verdicts'].get('pass', 0)} of {trials}: {rate['value']:.3f}", "95 % interval", ""),
+    won = system["verdicts"].get("pass", 0)
+    rows = [(f"passed {won} of {trials}: {won / trials:.3f}", "95 % interval", ""),
             (f"  {these}, new trials", same or "none: one trial a case", ""),
             (f"  new cases {like}", new or "none: one case", helps if new else "")]
     if 0 < calls["trials"] < trials:
-        label = f"  model calls only: {calls['pass']} of {calls['trials']}, {calls['rate']:.3f}"
+        label = f"  model calls only: {calls['pass']} of {calls['trials']}, {calls['pass'] / calls['trials']:.3f}"
         rows.append((label, span(calls["same_cases"]) if calls["same_cases"] else "", ""))
     lines = in_columns(rows)
     if system["curve_if_incomplete_passed"]:
-        most, absent = system["curve_if_incomplete_passed"]["1"]["pass_at_k"], system["verdicts"]["incomplete"]
-        lines.append(f"  at most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
+        absent = system["verdicts"]["incomplete"]
+        lines.append(f"  at most {(won + absent) / trials:.3f} had the {plural(absent, 'incomplete trial')} passed")
     if len(each) > 1:
         reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{each[0]}"
         lines.append(f"  one trial alone would have said {reach} of {cases}")
@@ -776,15 +795,19 @@ def format_curve(values, term) -> list:
             "all pass           " + "".join(f"{values[str(k)]['pass_power_k']:>7.3f}" for k in few)]
 
 
-def format_not_run(system, term) -> list:
+def format_not_run(system, rounds, values, term) -> list:
     """How many trials a stopped run lacks, how to resume it, and the curve of its complete rounds."""
-    rounds, values = system["curve_complete_rounds"]["rounds"], system["curve_complete_rounds"]["curve"]
     lines = fold([f"{plural(system['not_run'], 'trial')} not run, so no curve and no interval of the whole; to "
                   "resume, give the bench.py command of the log again"], term)
     if rounds:
         trials = plural(system["cases"] * rounds, "trial")
         lines += ["", f"the {plural(rounds, 'complete round')} alone, {trials}:", *format_curve(values, term)]
     return lines
+
+
+def causes_of_run(system) -> dict:
+    """The causes of the incomplete trials that ran: those that did not are told apart."""
+    return {name: count for name, count in system["incomplete_by_error"].items() if name != "NotRun"}
 
 
 def cost_lines(system) -> list:
@@ -821,9 +844,9 @@ def notes(system) -> list:
         if len(counts) > 1:
             told = ", ".join(f"{value} ({plural(count, 'trial')})" for value, count in counts.items())
             found.append(f"the trials differ in {RUNTIMES[key]}: {told}")
-    parallel = sum(count for workers, count in ran_on.get("workers", {}).items() if workers != "1")
+    parallel = system["parallel_calls"]
     if parallel:
-        found.append(f"{plural(parallel, 'trial')} ran with others at once: a server that batches them may "
+        found.append(f"{plural(parallel, 'model call')} ran beside others: a server that batches them may "
                      "answer otherwise than alone")
     if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
         found.append("the temperature is 0: the seed changes nothing, so the trials of a case are one trial")
@@ -834,17 +857,20 @@ def notes(system) -> list:
     return [f"note: {text}" for text in found]
 
 
-def format_system(system, record, term) -> list:
-    """The report of one system: counts, rate, grid, curve, failures, costs, notes."""
+def format_system(system, record, term, path="") -> list:
+    """The report of one system: counts, rate, grid, curve, failures, costs, notes; with its path where names are equal."""
     plan = f"{plural(system['cases'], 'case')} x {plural(system['trials_per_case'], 'trial')}: "
-    lines = [*fold([title(system)], term), plan + verdict_counts(system, term)]
-    lines += format_not_run(system, term) if system["not_run"] else ["", *fold(rate_lines(system), term)]
+    numbered = system["label"] != system["system"]["name"] if "label" in system else False
+    lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
+    rounds, counts = whole_rounds(rows_by_case(record))
+    values = exact_curve(rounds, counts)
+    lines += format_not_run(system, rounds, values, term) if system["not_run"] else ["", *fold(rate_lines(system), term)]
     intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
                  for name, case in system["per_case"].items()}
     lines += ["", *bench.format_grid(record, term, ("95 % interval", intervals)), ""]
     if system["curve"]:
-        lines += [*format_curve(system["curve"], term), ""]
-    reasons = {"failed": system["failures_by_check"], "incomplete": system["incomplete_by_error"]}
+        lines += [*format_curve(values, term), ""]
+    reasons = {"failed": system["failures_by_check"], "incomplete": causes_of_run(system)}
     told = [f"{word} {sum(counts.values())}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
             for word, counts in reasons.items() if counts]
     lines += fold(told + cost_lines(system), term)
@@ -932,7 +958,7 @@ def reply_of(row) -> str:
     """What a trial answered: its output, else the raw reply."""
     if row["output"] is not None:
         return json.dumps(row["output"], ensure_ascii=False)
-    return plain(row["metadata"].get("reply", "(no reply)"))
+    return plain(row["metadata"].get("reply", "(no reply)")) or "(empty reply)"
 
 
 def reply_groups(rows) -> list:
@@ -1009,7 +1035,7 @@ def check_case(args, report, case_set):
     if case_set["sha256"] != report["case_set"]["sha256"] or not shown >= set(known):
         raise RunError(f"{args.cases} is not the case set of {args.runs[0]}: --failures shows the inputs, so "
                        "give the right file with --cases")
-    if args.case and args.case not in known:
+    if args.case is not None and args.case not in known:
         raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
 
 
@@ -1081,7 +1107,7 @@ th, td { text-align: left; font-weight: 400; vertical-align: baseline; }
 thead th { color: var(--dim); }
 bdi, pre { overflow-wrap: anywhere; }
 .number { text-align: right; }
-td.number { white-space: nowrap; }
+td.number, td > .pass, td > .fail { white-space: nowrap; }
 .grid { border-collapse: separate; border-spacing: 2px 3px; }
 .grid th, .grid td { border: 0; padding: 0 .5rem; white-space: nowrap; }
 .grid th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
@@ -1232,14 +1258,16 @@ def rates(system) -> list:
     like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
     helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
              "either": "more of either narrows it"}[rate["narrowed_by"]]
-    counts = system["verdicts"].get("pass", 0), total, rate["value"]
+    won = system["verdicts"].get("pass", 0)
+    counts = won, total, won / total
     same, new = rate["same_cases"], rate["new_cases"]
     alone = "none, with one trial a case"
     rows = [(f"{these}, new trials", *counts, same, "" if same else alone),
             (f"new cases like {like}", *counts, new, helps if new else "none, with one case")]
     if 0 < calls["trials"] < total:
-        told = f"{calls['pass']} of {calls['trials']} passed, {calls['rate']:.3f}"
-        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], calls["rate"],
+        share = calls["pass"] / calls["trials"]
+        told = f"{calls['pass']} of {calls['trials']} passed, {share:.3f}"
+        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], share,
                      calls["same_cases"], told if calls["same_cases"] else f"{alone}; {told}"))
     return rows
 
@@ -1464,7 +1492,7 @@ def answer_fact(row) -> list:
     if row["output"] is not None or not none:
         return [("output", preformatted(row["output"]))]
     if row["metadata"].get("reply") is not None:
-        return [("raw reply", preformatted(row["metadata"]["reply"]))]
+        return [("raw reply", preformatted(row["metadata"]["reply"]) if row["metadata"]["reply"] != "" else "(empty)")]
     why = ": the input was refused, as it must be" if row["verdict"] == "pass" else ""
     return [("output", f"none{why}")] if has_run(row) else []
 
@@ -1588,13 +1616,13 @@ def why_table(number, caption, counts, cases, verdict, name_of) -> str:
     return page_table(caption, [caption.rpartition(" ")[2], "trials", "in the cases"], rows, [1])
 
 
-def case_table(system, cases) -> str:
+def case_table(system) -> str:
     """How many trials of each case passed, its different outputs and its latency."""
     rows = []
     for name, case in system["per_case"].items():
-        timed = latency_s(cases[name])
+        timed = case["latency_s"]
         times = [seconds(timed[key]) if timed["trials"] else "" for key in ("median", "p90")]
-        ran = len(cases[name]) - case["not_run"]
+        ran = system["trials_per_case"] - case["not_run"]
         rows.append([isolated(name), isolated(case["class"]), f"{case['pass']}/{ran}", case["distinct_outputs"],
                      *times, timed["trials"]])
     return page_table("By case, with the latency of its trials that have an output",
@@ -1613,29 +1641,30 @@ def flat(name, value, depth=4) -> list:
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
     rate, each, cases = system["pass_rate"], system["passed_per_trial"], system["cases"]
+    won, trials = system["verdicts"].get("pass", 0), cases * system["trials_per_case"]
     if not rate:
         return (f'<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
                 "no interval of the whole. To resume, give the bench.py command of the log again.</p>")
     told = [f"95 % interval for {words}: {'; '.join(filter(None, (interval and span(interval), remark)))}"
             for words, *_, interval, remark in rates(system)]
     if system["curve_if_incomplete_passed"]:
-        most, absent = system["curve_if_incomplete_passed"]["1"]["pass_at_k"], system["verdicts"]["incomplete"]
-        told.append(f"At most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
+        absent = system["verdicts"]["incomplete"]
+        told.append(f"At most {(won + absent) / trials:.3f} had the {plural(absent, 'incomplete trial')} passed")
     if len(each) > 1:
         reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else str(each[0])
         told.append(f"One trial alone would have said {reach} of {cases}")
-    passed = f"{system['verdicts'].get('pass', 0)} of {cases * system['trials_per_case']}"
-    return f'<p class="rate"><b>{rate["value"]:.3f}</b> of the trials passed, {passed}</p>\n{list_html(told)}'
+    return f'<p class="rate"><b>{won / trials:.3f}</b> of the trials passed, {won} of {trials}</p>\n{list_html(told)}'
 
 
-def curve_html(number, system) -> str:
+def curve_html(number, system, cases) -> str:
     """The curve as a picture and as a table at a few k."""
     values, band, what = curve_of(system)
+    exact = exact_curve(*whole_rounds(cases))
     if not values:
         return "<p>No curve: no round of all cases is complete.</p>"
     heads, columns, most = ["k trials"], [list(map(str, few_k(values)))], system["curve_if_incomplete_passed"]
     for words, key in (("at least one passes", "pass_at_k"), ("all pass", "pass_power_k")):
-        for head, found, shown in ((words, values, "{:.3f}".format), ("95 % interval", band, span),
+        for head, found, shown in ((words, exact, "{:.3f}".format), ("95 % interval", band, span),
                                    ("at most", most, "{:.3f}".format)):
             if found:
                 heads.append(head)
@@ -1654,7 +1683,7 @@ def system_html(number, system, record) -> str:
     groups = {name: answer_groups(rows) for name, rows in cases.items()}
     answers = [case_html(number, place, name, system["per_case"][name], groups[name])
                for place, name in enumerate(cases)]
-    failed, incomplete = system["failures_by_check"], system["incomplete_by_error"]
+    failed, incomplete = system["failures_by_check"], causes_of_run(system)
     reasons = [why_table(number, "Failed trials by check", failed, cases, "fail", lambda row: row["check"]),
                why_table(number, "Incomplete trials by cause", incomplete, cases, "incomplete", cause)]
     ran_on = [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
@@ -1664,10 +1693,10 @@ def system_html(number, system, record) -> str:
              f"<p>{isolated(heading(system))}<br>{plan_words(system)}</p>", summary_html(system),
              list_html([f"! {escaped(note)}" for note in notes(system)], ' class="notes incomplete"'),
              "<h3>Trials</h3>", grid_html(number, system, cases, groups),
-             f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system),
+             f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, cases),
              "<h3>Failed and incomplete</h3>" if any(reasons) else "", *reasons,
              "<h3>Latency and costs</h3>", list_html([isolated(line) for line in cost_lines(system) + ran_on]),
-             case_table(system, cases), "<h3>Plan and identity</h3>",
+             case_table(system), "<h3>Plan and identity</h3>",
              page_table("What was measured, by what and on what", ["what", "value"], identity),
              '<section class="answers">\n<h3>Answers</h3>', *answers, "</section>\n</section>"]
     return "\n".join(part for part in parts if part)
@@ -1817,9 +1846,11 @@ def parse_args(argv):
     add("--regrade", action="store_true", help="grade logs with checks that have changed since the run")
     add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     args = parser.parse_args(argv)
-    if args.case and not args.failures:
+    if args.case is not None and not args.failures:
         parser.error("--case needs --failures: it picks the case whose failures are shown")
-    if args.margin is not None and not args.no_worse_than:
+    if args.no_worse_than == "" or "" in args.runs:
+        parser.error("a run or log has an empty name: is a variable unset?")
+    if args.margin is not None and args.no_worse_than is None:
         parser.error("--margin needs --no-worse-than: the baseline that it is measured from")
     if len(args.runs) > 1 and any(Path(path).suffix.lower() == ".svg" for path in args.out):
         parser.error("argument --out: an .svg shows one system: give one run, or an .html for all of them")
@@ -1835,7 +1866,7 @@ def next_command(args) -> str:
     usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(harness.DEFAULT_CASES)))
     chosen = [word for option, value, default in usual if value != default for word in (option, value)]
     chosen += ["--regrade"] if args.regrade else []
-    return "next: " + shlex.join(["python3", "report.py", *args.runs, *chosen, "--failures"])
+    return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *args.runs, *chosen, "--failures"])
 
 
 def format_report(report, records, case_set, args, term) -> list:
@@ -1844,7 +1875,8 @@ def format_report(report, records, case_set, args, term) -> list:
         parts = [format_failures(system, record, case_set["cases"], term, args.case)
                  for system, record in zip(report["systems"], records)]
     else:
-        parts = [format_system(system, record, term) for system, record in zip(report["systems"], records)]
+        parts = [format_system(system, record, term, path)
+                 for system, record, path in zip(report["systems"], records, args.runs)]
         parts += [format_comparison(comparison, term) for comparison in report["comparisons"]]
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
     if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):

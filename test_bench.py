@@ -570,6 +570,9 @@ class TheLog(InFolder):
     def test_a_dropped_line_is_reported_with_its_size(self):
         self.run_small(trials=1)
         self.log.write_bytes(self.log.read_bytes()[:-20])
+        refused = []
+        self.assert_refused("another plan", self.run_small, trials=2, warn=refused.append)
+        self.assertEqual(refused, [])
         size = len(self.log.read_bytes().splitlines()[-1])
         warnings = []
         self.run_small(trials=1, warn=warnings.append)
@@ -1210,6 +1213,7 @@ class TheCommand(InFolder):
                             (["--workers", "x"], "argument --workers: 'x' is not a whole number from 1 up"),
                             (["--trails", "3"], 'unrecognized arguments: --trails 3; did you mean "--trials"'),
                             (["--redo-unanswered"], "--redo-unanswered needs --from"), (["--workers", "513"], "513 is more than 512"),
+                            (["--model", "x:y", "--timeout-s", "0"], "--timeout-s is 0.0"), (["--model", "x:y", "--option", "top_kk=1"], 'did you mean "top_k"?'),
                             (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
                             (["--model", "x", "--system", "a:b"], "not allowed with argument")):
             with self.subTest(words=words):
@@ -1219,7 +1223,7 @@ class TheCommand(InFolder):
 
     def test_what_cannot_be_run_gets_one_line_and_status_1(self):
         for words, text in ((["--system", "model_triage:bayess"], 'did you mean "bayes"?'), (["--task", "triage"], "no task module triage.py"),
-                            (["--cases", self.write("bad.json", "{")], "bad.json: not JSON"),
+                            (["--cases", self.write("bad.json", "{")], "bad.json: not JSON"), (["--model", ""], "is no Ollama tag"),
                             (["--cases", self.folder / "none.json"], "none.json: No such file or directory"),
                             (["--log", self.folder], "the log cannot be opened: Is a directory"),
                             (["--option", "top_k=3"], "has no options to set"), (["--convert", "x.json"], "the log cannot be read"),
@@ -1278,6 +1282,16 @@ class TheCommand(InFolder):
                               timeout=30, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    def test_the_next_command_can_be_run_as_it_stands(self):
+        shutil.copy(CASE_FILE, self.folder / "my cases.json")
+        self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\n")
+        done = script("bench.py", "--trials", "1", "--task", "my_task", "--cases", "my cases.json", cwd=self.folder)
+        command = re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1]
+        self.assertEqual(command, f"{HERE / 'report.py'} runs/bayes.jsonl --task my_task --cases 'my cases.json'")
+        done = script(*shlex.split(command), cwd=self.folder)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(f"next: python3 {HERE / 'report.py'} runs/bayes.jsonl --task my_task --cases 'my cases.json' --failures", done.stdout)
+
     def test_help_is_the_manual(self):
         for name in ("bench.py", "report.py", "harness.py"):
             done = script(name, "--help")
@@ -1332,6 +1346,14 @@ class TheGrid(unittest.TestCase):
             progress({"planned": 8, "already_logged": 2, "ran": ran, "not_run": 6 - ran}, ran * 2.0, row)
         progress.erase()
         self.assertEqual(stream.getvalue(), "x: 4 of 8 trials, 0.5 a second, 8 s left\n")
+
+    def test_waiting_is_told_and_is_no_part_of_the_rate(self):
+        stream = io.StringIO()
+        progress = bench.Progress("x", stream, clock=steps(0, 1, 1, 2))
+        progress.note("the system is away", urgent=True)
+        progress.note("the system is away", urgent=True)
+        progress.note("getting ready", urgent=False)
+        self.assertEqual(stream.getvalue(), "x: the system is away\n")
 
     def test_times_are_said_in_their_largest_units(self):
         self.assertEqual([bench.format_duration(seconds) for seconds in (0.4, 59.6, 200, 7500)], ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"])
@@ -2838,7 +2860,7 @@ class Reports(unittest.TestCase):
             "system", "recording_sha256", "trials_per_case", "cases", "verdicts", "not_run", "failures_by_check",
             "incomplete_by_error", "per_case", "flaky_cases", "never_passed", "curve", "latency_s", "pass_rate",
             "model_calls", "passed_per_trial", "curve_band", "curve_if_incomplete_passed", "curve_complete_rounds",
-            "costs", "runtimes", "provenance", "label"])
+            "costs", "runtimes", "parallel_calls", "provenance", "label"])
 
     def test_published_counts_give_the_published_report(self):
         made = report.system_report(run_record(QWEN, "qwen", REFUSES))
@@ -2912,7 +2934,8 @@ class Reports(unittest.TestCase):
         self.assertEqual((made["flaky_cases"], made["never_passed"]), (["flaky"], ["never"]))
         self.assertEqual(made["latency_s"], {"trials": 7, "median": 0.375, "p90": 1.0})
         self.assertEqual(made["per_case"]["flaky"], {"class": "billing", "pass": 1, "fail": 1, "incomplete": 1, "not_run": 0,
-                                                     "interval": [0.0615, 0.7923], "distinct_outputs": 2})
+                                                     "interval": [0.0615, 0.7923], "distinct_outputs": 2,
+                                                     "latency_s": {"trials": 2, "median": 0.375, "p90": 0.5}})
         self.assertEqual(list(made["verdicts"].items()), [("pass", 7), ("fail", 3), ("incomplete", 2)])
 
     def test_no_output_no_latency(self):
@@ -3105,6 +3128,13 @@ class Gates(InFolder):
             "gate": "--no-worse-than old (baseline)", "met": False, "cases": ["a 0/6, was 6/6"],
             "detail": "difference -0.500 on the same cases, p = 0.0312; asked: is it shown to be worse"})
 
+    def test_a_gate_that_cannot_fail_says_so(self):
+        comparison = report.comparison([run_record({"a": "-----"}), run_record({"a": "+++++"})], ("new", "old"), "all")
+        gate = report.no_worse_gate(comparison, None)
+        self.assertTrue(gate["met"])
+        self.assertTrue(gate["detail"].endswith("which 5 trials cannot show: run 6 or more, or give --margin"), gate["detail"])
+        self.assertFalse(report.no_worse_gate(comparison, 0.05)["met"])
+
     def test_no_worse_than_holds_where_nothing_is_shown(self):
         self.assertTrue(self.gate(grid={"a": "----+"}, baseline={"a": "+++++"})[-1]["met"])
 
@@ -3196,7 +3226,7 @@ b     ++!.          2/3   0.21 to 0.94  flaky
 + passed  - failed  ! incomplete  . not run
 
 failed 1: triage-outcome 1
-incomplete 2: NotRun 1, TimeoutError 1
+incomplete 1: TimeoutError 1
 latency: median 0.50 s, p90 0.50 s (n 6)
 time: 3.50 s in all, 29% on trials that did not pass, 0.70 s a passed trial""")
 
@@ -3232,11 +3262,28 @@ money: 0.00056 in all, 0.00014 a passed trial, at 1 in and 2 out a million
         record["results"][1]["metadata"]["server_version"] = "0.34.1"
         self.assertTrue(self.lines(record).endswith("""
 note: the trials differ in server version: 0.33.0 (1 trial), 0.34.1 (1 trial)
-note: 2 trials ran with others at once: a server that batches them may answer
+note: 2 model calls ran beside others: a server that batches them may answer
   otherwise than alone
 note: the temperature is 0: the seed changes nothing, so the trials of a case
   are one trial
 note: 13 trials were run again: there was no reply the first time"""))
+
+    def test_refusals_beside_other_trials_are_no_parallel_calls(self):
+        self.assertNotIn("beside others", self.lines(run_record({"a": "++"}, metadata={"workers": 4})))
+
+    def test_a_printed_rate_is_rounded_once(self):
+        text = self.lines(run_record({**dict.fromkeys("abcd", "+++"), "e": "++-", **dict.fromkeys("fghi", "---")}))
+        self.assertIn("passed 14 of 27: 0.519 ", text)
+        self.assertIn("at least one passes  0.519", text)
+
+    def test_a_note_goes_no_further_than_80_columns_with_one_trial(self):
+        lines = self.lines(run_record(dict.fromkeys("abcdefghi", "+") | {"b": "-"})).split("\n")
+        self.assertIn("  new cases like these                0.54 to 0.98   more cases would narrow it", lines)
+        self.assertLessEqual(max(map(len, lines)), 80)
+
+    def test_an_empty_reply_is_called_so(self):
+        record = run_record({"a": "!"}, metadata={"reply": ""})
+        self.assertEqual(report.reply_of(record["results"][0]), "(empty reply)")
 
     def test_the_title_says_what_was_measured_and_on_what(self):
         record = run_record({"a": "+"}, "qwen:0.8b", metadata={"server_version": "0.33.0"}, provenance={"environment": {
