@@ -1213,7 +1213,7 @@ class TheCommand(InFolder):
                             (["--workers", "x"], "argument --workers: 'x' is not a whole number from 1 up"),
                             (["--trails", "3"], 'unrecognized arguments: --trails 3; did you mean "--trials"'),
                             (["--redo-unanswered"], "--redo-unanswered needs --from"), (["--workers", "513"], "513 is more than 512"),
-                            (["--model", "x:y", "--timeout-s", "0"], "--timeout-s is 0.0"), (["--model", "x:y", "--option", "top_kk=1"], 'did you mean "top_k"?'),
+                            (["--model", "x:y", "--timeout-s", "0"], "--timeout-s is 0.0"), (["--model", "x:y", "--option", "top_kk=1"], 'did you mean "top_k"'),
                             (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
                             (["--model", "x", "--system", "a:b"], "not allowed with argument")):
             with self.subTest(words=words):
