@@ -202,14 +202,12 @@ def import_named(name: str, what: str):
         raise RunError(f"{what} {json.dumps(name)} is not a module's name: give it without folder and .py")
     try:
         return importlib.import_module(name)
-    except KeyboardInterrupt:
-        raise
     except ModuleNotFoundError as error:
         if not name.startswith(str(error.name)):
             raise RunError(f"{what} {name} imports {error.name}, which is not there") from error
         known = {path.stem for folder in (HERE, Path.cwd()) for path in folder.glob("*.py")}
         raise RunError(f"no {what} module {name}.py here or beside the tool{nearest(name, sorted(known))}") from None
-    except BaseException as error:      # the module's own code runs here, its sys.exit() too
+    except (Exception, SystemExit) as error:        # the module's own code runs here
         raise RunError(f"{what} {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 

@@ -1024,29 +1024,36 @@ class Processes(InFolder):
 
 
 class Crashes(Processes):
-    def test_thirty_kills_lose_no_trial_and_repeat_none(self):
-        kills, rng, trials, known = 0, random.Random(20), 60, set()
-        while kills < 30:
-            process = self.start(trials=trials, *(("--workers", "3") if kills % 2 else ()))
+    def campaign(self, seed, kills, trials=40):
+        """Kill bench.py so often at random moments, then let it end; the outputs of the last log."""
+        log, rng, known, killed = self.folder / f"killed{seed}.jsonl", random.Random(seed), set(), 0
+        while killed < kills:
+            process = self.start(trials=trials, log=log, *(("--workers", "3") if rng.random() < 0.5 else ()))
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.08 + rng.random() * 0.25)
-            kills += process.poll() is None
+                process.wait(0.08 + rng.random() * 0.2)
+            killed += process.poll() is None
             process.kill()
             process.communicate()
-            if self.log.exists() and self.log.stat().st_size > 700:
-                rows = self.keys()
+            if log.exists() and log.stat().st_size > 700:
+                rows = [(row["case_id"], row["trial"]) for row in bench.read_log(log)[1]]
                 self.assertEqual(len(set(rows)), len(rows), "a trial was logged twice")
                 self.assertLessEqual(known, set(rows), "a logged trial vanished")
                 known = set(rows)
                 if len(known) > 9 * trials * 0.8:       # nearly done: begin again with more killing to do
-                    self.log.unlink()
+                    log.unlink()
                     known = set()
-        status, out, err = self.finish(self.start(trials=trials, *("--workers", "3")))
+        status, out, err = self.finish(self.start(trials=trials, log=log, *("--workers", "3")))
         self.assertEqual((status, re.sub("warning: .* dropped\n", "", err)), (0, ""))
+        return self.outputs(log)
+
+    def test_thirty_kills_lose_no_trial_and_repeat_none(self):
         undisturbed = self.folder / "undisturbed.jsonl"
-        self.finish(self.start("--workers", "8", trials=trials, log=undisturbed))
-        self.assertEqual(self.outputs(), self.outputs(undisturbed))
-        self.assertEqual(len(self.keys()), 9 * trials)
+        self.finish(self.start("--workers", "8", trials=40, log=undisturbed))
+        expected = self.outputs(undisturbed)
+        self.assertEqual(len(expected), 360)
+        with ThreadPoolExecutor(2) as pool:
+            for outputs in pool.map(self.campaign, (20, 21), (15, 15)):
+                self.assertEqual(outputs, expected)
 
     def test_a_hundred_torn_logs_resume_as_real_processes(self):
         self.finish(self.start("--workers", "8", trials=2))
@@ -1138,14 +1145,13 @@ class Interrupts(Processes):
             "    def check", "class Waiting(Slow):\n    def check").replace("waiting = Slow", "waiting = Waiting"))
         old = self.folder / "old.jsonl"
         self.finish(self.start(trials=1, log=old))
-        for words in ((), ("--from", old)):
-            process = self.start(*words, system="waiting:waiting")
-            time.sleep(0.4)
-            process.stdout.close()
-            process.stdout = None
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(self.finish(process)[0], 143)
-            self.assertFalse(self.log.exists())
+        process = self.start("--from", old, system="waiting:waiting")
+        time.sleep(0.4)
+        process.stdout.close()
+        process.stdout = None
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(process)[0], 143)
+        self.assertFalse(self.log.exists())
 
     def test_a_stop_tells_its_own_reason_when_the_log_has_gone(self):
         process = self.start(trials=50)
