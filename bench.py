@@ -296,23 +296,25 @@ def check_cases(path, rows, cases) -> None:
     planned = {case["id"] for case in cases}
     for number, row in enumerate(rows, start=2):
         if row["case_id"] not in planned:
-            raise BenchError(f"{path}: line {number}: case {shown(row['case_id'])} is not of the plan; the file is left as it was")
+            raise BenchError(f"{path}: line {number}: case {shown(row['case_id'])} is not of the plan; "
+                             "the file is left as it was")
 
 
 def to_recording(log_path, case_set: dict) -> dict:
     """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
     header, rows = read_log(log_path)
     if header["case_set_sha256"] != case_set["sha256"]:
-        raise BenchError(f"{log_path}: its case set ({shown(header['case_set_sha256'])[1:13]}) is not {case_set['name']} as it is "
-                         f"now ({case_set['sha256'][:12]}): give its own with --cases; bench.py --from carries "
-                         "the trials of unchanged inputs into a new log")
+        recorded, now = shown(header["case_set_sha256"])[1:13], case_set["sha256"][:12]
+        raise BenchError(f"{log_path}: its case set ({recorded}) is not {case_set['name']} as it is now ({now}): give "
+                         "its own with --cases; bench.py --from carries the trials of unchanged inputs into a new log")
     cases = harness.plan(case_set, header["splits"], header["trials"])
     check_cases(log_path, rows, cases)
     responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
     for row in rows:
         kept = {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
         responses[row["case_id"]][row["trial"]] = kept
-    return {**{key: header[key] for key in harness.PLAN_KEYS}, "responses": responses, "provenance": provenance_of(header)}
+    plan = {key: header[key] for key in harness.PLAN_KEYS}
+    return {**plan, "responses": responses, "provenance": provenance_of(header)}
 
 
 # Writing a log
@@ -391,7 +393,8 @@ class LogFile:
                     return fd
             except BlockingIOError:
                 os.close(fd)
-                raise BenchError(f"{self.path}: another bench.py is writing this log; wait for it, or give another --log") from None
+                raise BenchError(f"{self.path}: another bench.py is writing this log; "
+                                 "wait for it, or give another --log") from None
             except BaseException:
                 os.close(fd)
                 raise
@@ -413,10 +416,11 @@ class LogFile:
     def check(self) -> None:
         """BenchError when the path no longer names the open file, or something else wrote to it."""
         if not self._at_path():
-            raise BenchError(f"{self.path}: the log was removed or replaced under the run; put it back, then run the same command")
+            raise BenchError(f"{self.path}: the log was removed or replaced under the run; "
+                             "put it back, then run the same command")
         if os.fstat(self.fd).st_size != self.size:
-            raise BenchError(f"{self.path}: the log was changed under the run by something else; see that its last line is whole, "
-                             "then run the same command")
+            raise BenchError(f"{self.path}: the log was changed under the run by something else; "
+                             "see that its last line is whole, then run the same command")
 
     def keep(self, text: LogText) -> None:
         """Cut the file to its good part and end the last line, so that the next row starts a line of its own."""
@@ -469,6 +473,11 @@ def response_part(response) -> dict:
     return {key: response[key] for key in ("output", "error") if key in response}
 
 
+def result_of(row) -> str:
+    """What a trial came to, times left out, as text: true and 1 are not the same."""
+    return harness.canonical(response_part(row))
+
+
 def is_refusal(row) -> bool:
     """Whether the system refused the input, which costs no call of a model."""
     return "error" in row and "Rejection" in row["error"]["types"]
@@ -514,13 +523,14 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             if redo_unanswered and not answered(row):
                 skipped.add(key)
                 continue
-            if key in rows and harness.canonical(response_part(rows[key])) != harness.canonical(response_part(row)):
-                raise BenchError(f"trial {key[1]} of case {shown(key[0])} has one result in {origin[key]} and another in {path}: "
-                                 "a trial counts once, so these cannot be taken over together")
+            if key in rows and result_of(rows[key]) != result_of(row):
+                raise BenchError(f"trial {key[1]} of case {shown(key[0])} has one result in {origin[key]} and "
+                                 f"another in {path}: a trial counts once, so these cannot be taken over together")
             rows.setdefault(key, row)
             origin.setdefault(key, path)
         run_again += text.header.get("run_again", 0)
-    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again + len(skipped - set(rows))}
+    run_again += len(skipped - set(rows))
+    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again}
 
 
 # Running trials
@@ -606,8 +616,9 @@ class Run:
 
     def counts(self) -> dict:
         """The plan's trials: already logged before, run now, not run."""
+        not_run = len(self.plan) - self.already_logged - self.ran
         return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
-                "not_run": len(self.plan) - self.already_logged - self.ran, "stopped_by_budget": self.stopped_by_budget}
+                "not_run": not_run, "stopped_by_budget": self.stopped_by_budget}
 
     def note(self, text, urgent=False) -> None:
         """Say what the run does while no trial ends."""
@@ -626,7 +637,7 @@ class Run:
         return self.cases[place:] + self.cases[:place]
 
     def prepare(self, index) -> dict:
-        """Check the system and put its cache where an undisturbed run would have it; what the server says of the model."""
+        """Check the system and put its cache where an undisturbed run has it; what the server says of the model."""
         call_hook(self.system, "check_model")
         call_hook(self.system, "prime", self.before(index))
         try:
@@ -661,8 +672,9 @@ class Run:
             self.unanswered = self.unanswered + 1 if is_silent(row) else 0
         if self.unanswered >= UNANSWERED_IN_A_ROW:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
-            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with {reason}: "
-                                   "see what is wrong with it; --from LOG --redo-unanswered --log NEW runs them again")
+            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with "
+                                   f"{reason}: see what is wrong with it; --from LOG --redo-unanswered --log NEW "
+                                   "runs them again")
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started - self.idle_s, row)
 
@@ -677,7 +689,7 @@ class Run:
             self.log_row(index, *result)
 
     def prepared(self, crew) -> dict | None:
-        """What prepare found, in a worker so that a signal ends it too; None, and self.down set, when the system is down."""
+        """What prepare found, in a worker so that a signal ends it too; None, with down set, when there is no system."""
         began = self.clock()
         self.note("getting the system ready")
         crew.start(None, self.prepare, self.pending[0])
@@ -780,9 +792,9 @@ def begin_log(log, text, header, taken, facts):
     text.rows.extend(rows)
 
 
-def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter, hardware=None,
-              task=None, workers: int = 1, wait_s: float = 0, sources=(), redo_unanswered: bool = False,
-              signals=None, progress=None, warn=lambda text: None) -> dict:
+def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
+              hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
+              redo_unanswered: bool = False, signals=None, progress=None, warn=lambda text: None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends.
 
     Returns {planned, already_logged, ran, not_run, stopped_by_budget}; so does the attribute counts of what is raised
@@ -906,6 +918,13 @@ def painted_cells(term, verdicts, room) -> str:
     return cells + (term.cut("……", 1) if cut else "") + " " * (room - len(shown_ones) - cut)
 
 
+def grid_widths(term, names, trials, label, tail) -> tuple:
+    """(width of the names, room for the cells) when the columns behind the cells take tail columns."""
+    longest = max(columns(printable(name)) for name in [*names, "case"])
+    name_width = min(longest, max(8, term.width - tail - 2 - max(len(label), min(trials, 20))))
+    return name_width, max(len(label), min(trials, term.width - tail - 2 - name_width))
+
+
 def format_grid(record: dict, term: Terminal, column=None) -> list:
     """The lines of the grid: a row a case, a cell a trial, passed of those that ran, a note.
 
@@ -914,19 +933,22 @@ def format_grid(record: dict, term: Terminal, column=None) -> list:
     refuses = {row["case_id"] for row in record["results"] if row.get("expects_rejection")}
     notes = {case: case_note(verdicts, case in refuses) for case, verdicts in by_case.items()}
     trials = record["manifest"]["trials"]
-    counts = {case: f"{verdicts.count('pass')}/{trials - verdicts.count('not run')}" for case, verdicts in by_case.items()}
+    counts = {case: f"{verdicts.count('pass')}/{trials - verdicts.count('not run')}"
+              for case, verdicts in by_case.items()}
     heading, texts = column or ("", {})
     count_width = max(len("passed"), *map(len, counts.values()))
     column_width = max([len(heading), *map(len, texts.values())])
-    tail = 2 + count_width + (2 + column_width if column else 0) + max(2 + len(note) if note else 0 for note in notes.values())
     label = "trial 0" if trials == 1 else f"trial 0-{trials - 1}"
-    name_width = min(max(columns(printable(case)) for case in [*by_case, "case"]), max(8, term.width - tail - 2 - max(len(label), min(trials, 20))))
-    room = max(len(label), min(trials, term.width - tail - 2 - name_width))
-    lines = [term.cut("case", name_width) + f"  {label:<{room}}  {'passed':>{count_width}}" + (f"  {heading:>{column_width}}" if column else "")]
+    tail = 2 + count_width + (2 + column_width if column else 0)
+    tail += max(2 + len(note) if note else 0 for note in notes.values())
+    name_width, room = grid_widths(term, by_case, trials, label, tail)
+    extra = (lambda text: f"  {text:>{column_width}}") if column else lambda text: ""
+    lines = [term.cut("case", name_width) + f"  {label:<{room}}  {'passed':>{count_width}}" + extra(heading)]
     for case, verdicts in by_case.items():
         note = term.paint(notes[case], {"flaky": "incomplete", "never": "fail"}.get(notes[case], "not run"))
-        lines.append(term.cut(case, name_width) + "  " + painted_cells(term, verdicts, room) + f"  {counts[case]:>{count_width}}"
-                     + (f"  {texts.get(case, ''):>{column_width}}" if column else "") + (f"  {note}" if note else ""))
+        lines.append(term.cut(case, name_width) + "  " + painted_cells(term, verdicts, room)
+                     + f"  {counts[case]:>{count_width}}" + extra(texts.get(case, ""))
+                     + (f"  {note}" if note else ""))
     return [line.rstrip() for line in lines] + [format_legend(term, by_case)]
 
 
@@ -938,8 +960,8 @@ def format_legend(term, by_case) -> str:
 
 
 def format_counts(name: str, counts: dict, why: str, width=math.inf) -> str:
-    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"; why it stopped is broken off where the
-    width is too small."""
+    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"; why it stopped goes on a line of
+    its own where the width is too small."""
     line = (f"{printable(name)}: planned {counts['planned']}, already logged {counts['already_logged']}, "
             f"ran {counts['ran']}, not run {counts['not_run']}")
     gap = " " if len(line) + len(why) + 3 <= width else "\n  "
@@ -961,7 +983,7 @@ def format_latency(seconds: float) -> str:
 
 
 class Progress:
-    """On a terminal one line on stderr, rewritten; elsewhere a plain line a minute, so that a CI log shows a pulse."""
+    """On a terminal one line on stderr, rewritten; elsewhere a plain line a minute, a CI log's pulse."""
 
     def __init__(self, name, stream=None, clock=time.monotonic):
         self.name, self.stream, self.clock = printable(name), stream or sys.stderr, clock
@@ -1033,7 +1055,7 @@ class Signals:
 def default_log(name: str) -> Path:
     """The log of a system, named after its whole name, safe on every file system: runs/llama3.2-3b.jsonl."""
     plain = re.sub(r"[^a-z0-9._-]", "-", name.casefold())[:80].strip(".-") or "system"
-    ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and len(name) <= 80 and plain == name.replace(":", "-")
+    ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and plain == name.replace(":", "-")
     device = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", plain)
     return Path("runs") / f"{plain if ordinary and not device else f'{plain}-{harness.sha256(name)[:8]}'}.jsonl"
 
@@ -1048,24 +1070,34 @@ def option_pair(text: str) -> tuple:
 
 def parse_args(argv):
     parser = harness.Parser(description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--system", default="model_triage:bayes", metavar="MODULE:NAME", help="what is measured (default: %(default)s)")
-    which.add_argument("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest (short for --system model_triage:TAG)")
-    parser.add_argument("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
-    parser.add_argument("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
-    parser.add_argument("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
-    parser.add_argument("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
-    parser.add_argument("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
-    parser.add_argument("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
-    parser.add_argument("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
-    parser.add_argument("--wait-s", type=harness.seconds, default=0, metavar="N", help="wait up to N seconds for a server that is away")
-    parser.add_argument("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE", help="a sampling option of Ollama; repeatable")
-    parser.add_argument("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
-    parser.add_argument("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
-    parser.add_argument("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD", help="take over the trials that this log has for the plan; repeatable")
-    parser.add_argument("--redo-unanswered", action="store_true", help="with --from: run trials without any reply of the model again")
-    parser.add_argument("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    add, which = parser.add_argument, parser.add_mutually_exclusive_group()
+    which.add_argument("--system", default="model_triage:bayes", metavar="MODULE:NAME",
+                       help="what is measured (default: %(default)s)")
+    which.add_argument("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest "
+                                                      "(short for --system model_triage:TAG)")
+    add("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
+    add("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
+    add("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
+    add("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
+    add("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
+    add("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
+    add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
+    add("--wait-s", type=harness.seconds, default=0, metavar="N",
+        help="wait up to N seconds for a server that is away (default: 0)")
+    add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
+        help="a sampling option of Ollama; repeatable")
+    add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
+    add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+    add("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD",
+        help="take over the trials that this log has for the plan; repeatable")
+    add("--redo-unanswered", action="store_true", help="with --from: run trials without any reply of the model again")
+    add("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
+    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    return checked_args(parser, argv)
+
+
+def checked_args(parser, argv):
+    """The parsed arguments; usage errors for those that do not go together."""
     args = parser.parse_args(argv)
     args.words = sys.argv[1:] if argv is None else list(argv)
     if args.workers > MOST_WORKERS:
@@ -1073,7 +1105,8 @@ def parse_args(argv):
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
     if args.model is not None:
-        args.system = "model_triage:" + (args.model if ":" in args.model.rpartition("/")[2] else f"{args.model}:latest")
+        tagged = ":" in args.model.rpartition("/")[2]
+        args.system = f"model_triage:{args.model if tagged else f'{args.model}:latest'}"
     if len(dict(args.option)) < len(args.option):
         parser.error("argument --option: an option is given twice")
     return args
@@ -1089,7 +1122,8 @@ def chosen_system(args, case_set):
     system = harness.load_system(args.system, case_set)
     if args.option or args.think or args.timeout_s is not None:
         if not harness.has(system, "configured"):
-            raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for Ollama models")
+            raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for "
+                           "Ollama models")
         try:
             system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
         except RunError as error:
@@ -1097,7 +1131,8 @@ def chosen_system(args, case_set):
             raise harness.UsageError(named if named.startswith("--") else f"argument --option: {error}") from None
     options = system.options if harness.has(system, "options") else None
     if isinstance(options, dict) and options.get("temperature") == 0 and args.trials > 1:
-        warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; --option temperature=1")
+        warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; "
+             "--option temperature=1")
     return system
 
 
@@ -1110,7 +1145,8 @@ def extending_command(words, log) -> str:
             words[:1] = []
         elif not word.startswith("--log="):
             kept.append(word)
-    return shlex.join(["python3", sys.argv[0], *kept, "--from", str(log), "--log", str(log.with_name(log.stem + "-new.jsonl"))])
+    new = log.with_name(f"{log.stem}-new.jsonl")
+    return shlex.join(["python3", sys.argv[0], *kept, "--from", str(log), "--log", str(new)])
 
 
 def why_stopped(stop, counts) -> str:
@@ -1148,8 +1184,11 @@ def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None
     except RunError:
         if not stop:        # what stopped the run is what there is to tell
             raise
-    calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now, median {format_latency(statistics.median(called_s))}" if called_s else ""
-    print(f"log     {printable(str(args.log))}   {calls}".rstrip(), f"report  {report_command(args)}", sep="\n", flush=True)
+    calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now"
+    if called_s:
+        calls += f", median {format_latency(statistics.median(called_s))}"
+    print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(),
+          f"report  {report_command(args)}", sep="\n", flush=True)
 
 
 def say(function, *arguments) -> None:
@@ -1165,9 +1204,9 @@ def say(function, *arguments) -> None:
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     """(counts, what stopped the run early or None); raises what kept it from beginning."""
     try:
-        return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware, task=task,
-                         workers=args.workers, wait_s=args.wait_s, sources=args.sources, redo_unanswered=args.redo_unanswered,
-                         signals=signals, progress=progress, warn=warn), None
+        return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
+                         task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
+                         redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn), None
     except PlanDiffers as error:
         if error.keys == ["trials"]:
             raise BenchError(f"{error}; to extend it: {extending_command(args.words, args.log)}") from None

@@ -40,9 +40,10 @@ MAX_TRIALS = 100_000
 # How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
 IRREPLACEABLE = b'{"bench_version"'
 ABSENT = object()
-# What must not reach a terminal or hide in one: controls, direction marks, separators, what has no width, lone surrogates.
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
-                         "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
+# What must not reach a terminal or hide in one: controls, direction marks, separators, characters
+# without width, lone surrogates.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064"
+                         "\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 
 
 class CaseError(ValueError):
@@ -126,9 +127,10 @@ def finite_float(text):
 
 
 def parse_json(text: str):
-    """The value of a JSON text; ValueError where it is none (NaN, Infinity, 1e999, repeated keys and absurd depth too)."""
+    """The value of a JSON text; ValueError for what is none: NaN, 1e999, repeated keys and absurd depth too."""
     try:
-        return json.loads(text, parse_constant=refuse_constant, parse_float=finite_float, object_pairs_hook=unique_keys)
+        return json.loads(text, parse_constant=refuse_constant, parse_float=finite_float,
+                          object_pairs_hook=unique_keys)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -217,9 +219,11 @@ def load_task(name: str):
     missing = [part for part in ("NAME", "CHECKS", "case_problems") if not hasattr(task, part)]
     if missing:
         raise RunError(f"module {name} is no task: it has no {', '.join(missing)}")
-    if not isinstance(task.NAME, str) or not callable(task.case_problems) or not all(
-            isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str) and callable(pair[1]) for pair in task.CHECKS):
-        raise RunError(f"module {name} is no task: NAME is a text, CHECKS are pairs (name, function), case_problems is a function")
+    checks = [isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str) and callable(pair[1])
+              for pair in task.CHECKS]
+    if not isinstance(task.NAME, str) or not all(checks) or not callable(task.case_problems):
+        raise RunError(f"module {name} is no task: NAME is a text, CHECKS are pairs (name, function), "
+                       "case_problems is a function")
     return task
 
 
@@ -245,7 +249,8 @@ def expectation_problems(case, task):
     try:
         return [str(problem) for problem in task.case_problems(case)]
     except Exception as error:      # the task's own code runs here
-        raise RunError(f"case_problems of {task.NAME} raised {type(error).__name__} on case {json.dumps(case.get('id'))}: {error}") from error
+        raise RunError(f"case_problems of {task.NAME} raised {type(error).__name__} on case "
+                       f"{json.dumps(case.get('id'))}: {error}") from error
 
 
 def one_case_problems(case, task):
@@ -335,7 +340,8 @@ def named_system(module, name, case_set):
     if callable(found) and not (has(found, "respond") and not inspect.isclass(found)):
         found = found(case_set)
     if found is None or not has(found, "respond"):
-        known = sorted(key for key, value in vars(module).items() if has(value, "respond") and not inspect.isclass(value))
+        known = sorted(key for key, value in vars(module).items()
+                       if has(value, "respond") and not inspect.isclass(value))
         raise RunError(f"{module.__name__} has no system {json.dumps(name)} (it has {', '.join(known) or 'none'})"
                        f"{nearest(name, known)}")
     return found
@@ -447,7 +453,8 @@ def failure(system, trial, error, latency_s) -> dict:
     """The response of a trial whose call raised."""
     # NotRun is the word for a planned trial without a row, which no row may claim.
     types = [name for name in error_types(error) if name not in ("", "NotRun")] or ["Exception"]
-    return {"error": {"types": types, "message": message_of(error)}, "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
+    return {"error": {"types": types, "message": message_of(error)},
+            "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
 
 
 def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
@@ -505,8 +512,8 @@ def recording_problems(recording, case_set):
     if not isinstance(recording, dict) or any(key not in recording for key in keys):
         return [f"not a recording: it needs {', '.join(keys)}"]
     if recording["harness_version"] != HARNESS_VERSION:
-        return [f"harness_version is {json.dumps(recording['harness_version'])}, this harness is {HARNESS_VERSION!r}: "
-                "grade it with the harness that wrote it"]
+        return [f"harness_version is {json.dumps(recording['harness_version'])}, this harness is "
+                f"{json.dumps(HARNESS_VERSION)}: grade it with the harness that wrote it"]
     if recording["case_set_sha256"] != case_set["sha256"]:
         return [f"it was recorded with another case set ({str(recording['case_set_sha256'])[:12]}) than "
                 f"{case_set['name']} ({case_set['sha256'][:12]}): give its own with --cases"]
@@ -516,7 +523,8 @@ def recording_problems(recording, case_set):
         return ["responses is not an object or splits is not a list"]
     if not isinstance(recording.get("provenance", {}), dict):
         return ["provenance is not an object"]
-    cases, responses = plan(case_set, recording["splits"], recording["trials"], include_held_out=True), recording["responses"]
+    cases = plan(case_set, recording["splits"], recording["trials"], include_held_out=True)
+    responses = recording["responses"]
     planned = [case["id"] for case in cases]
     problems = [f"case {case_id} is not of the plan" for case_id in responses if case_id not in planned]
     problems += [f"case {case_id} has no responses" for case_id in planned if case_id not in responses]
@@ -547,7 +555,8 @@ def grade(task, case: dict, response: dict) -> tuple:
     if "error" in response:
         return grade_error(case, response["error"])
     if "expect_rejection" in case:
-        return "fail", "rejection", f"answered an input that it must refuse with {json.dumps(case['expect_rejection'])}"
+        wanted = json.dumps(case["expect_rejection"])
+        return "fail", "rejection", f"answered an input that it must refuse with {wanted}"
     for name, check in task.CHECKS:
         try:
             reason = check(case, response["output"])

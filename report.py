@@ -207,12 +207,14 @@ def pass_rate(matrix: list) -> dict:
 
 def exact_curve(n: int, counts: list) -> dict:
     """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, unrounded: what is printed is rounded once."""
-    return {str(k): {"pass_at_k": at, "pass_power_k": power} for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
+    return {str(k): {"pass_at_k": at, "pass_power_k": power}
+            for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
 
 
 def curve(n: int, counts: list) -> dict:
     """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, to 4 decimals."""
-    return {k: {name: round(value, 4) for name, value in values.items()} for k, values in exact_curve(n, counts).items()}
+    return {k: {name: round(value, 4) for name, value in values.items()}
+            for k, values in exact_curve(n, counts).items()}
 
 
 def curve_band(matrix: list):
@@ -858,13 +860,16 @@ def notes(system) -> list:
 
 
 def format_system(system, record, term, path="") -> list:
-    """The report of one system: counts, rate, grid, curve, failures, costs, notes; with its path where names are equal."""
+    """The report of one system: counts, rate, grid, curve, failures, costs, notes; its path where names are equal."""
     plan = f"{plural(system['cases'], 'case')} x {plural(system['trials_per_case'], 'trial')}: "
-    numbered = system["label"] != system["system"]["name"] if "label" in system else False
+    numbered = system.get("label", system["system"]["name"]) != system["system"]["name"]
     lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
     rounds, counts = whole_rounds(rows_by_case(record))
     values = exact_curve(rounds, counts)
-    lines += format_not_run(system, rounds, values, term) if system["not_run"] else ["", *fold(rate_lines(system), term)]
+    if system["not_run"]:
+        lines += format_not_run(system, rounds, values, term)
+    else:
+        lines += ["", *fold(rate_lines(system), term)]
     intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
                  for name, case in system["per_case"].items()}
     lines += ["", *bench.format_grid(record, term, ("95 % interval", intervals)), ""]
@@ -1492,7 +1497,8 @@ def answer_fact(row) -> list:
     if row["output"] is not None or not none:
         return [("output", preformatted(row["output"]))]
     if row["metadata"].get("reply") is not None:
-        return [("raw reply", preformatted(row["metadata"]["reply"]) if row["metadata"]["reply"] != "" else "(empty)")]
+        reply = row["metadata"]["reply"]
+        return [("raw reply", "(empty)" if reply == "" else preformatted(reply))]
     why = ": the input was refused, as it must be" if row["verdict"] == "pass" else ""
     return [("output", f"none{why}")] if has_run(row) else []
 
