@@ -4072,9 +4072,11 @@ class TheReadme(InFolder):
         self.assertEqual(known - set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--task", "--cases", "--color", "--case", "--failures", "--regrade"}, set())
 
     def test_the_project_is_a_flat_set_of_files(self):
-        if not (HERE / ".git").exists():
-            self.skipTest("not a checkout")
-        done = subprocess.run(["git", "ls-files"], cwd=HERE, capture_output=True, encoding="utf-8", check=True)
+        if not (HERE / ".git").exists() or not shutil.which("git"):
+            self.skipTest("not a checkout, or no git")
+        done = subprocess.run(["git", "ls-files"], cwd=HERE, capture_output=True, encoding="utf-8", check=False)
+        if done.returncode:
+            self.skipTest(f"git does not list the files: {done.stderr.strip()}")
         top = {Path(name).parts[0] for name in done.stdout.splitlines()}
         self.assertEqual({name for name in top if not name.startswith(".")}, {
             "bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json", "recorded", "runs",
