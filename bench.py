@@ -4,8 +4,8 @@
     python3 bench.py --model llama3.2:3b --trials 20    a model of the local Ollama server
 
 The log (JSON Lines: the plan, then one line a finished trial) is the only state. Stopped, crashed or
-killed, the same command resumes it and never repeats a logged trial. The order is trial-major: trial 0 of
-every case, then trial 1 of every case. Afterwards: python3 report.py LOG
+killed, the same command resumes it and never repeats a logged trial. The order is trial-major: each case
+once, then each case a second time, and so on. Afterwards: python3 report.py LOG
 """
 
 import os
@@ -20,6 +20,7 @@ if __name__ == "__main__":
         if signal.getsignal(_number) != signal.SIG_IGN:
             signal.signal(_number, lambda number, frame: os._exit(128 + number))
 
+import argparse
 import codecs
 import contextlib
 import errno
@@ -54,7 +55,7 @@ BENCH_VERSION = "1"
 # Of the header, what makes a log's plan; the rest describes how the first run came about.
 COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
 SPLITS = ("development",)
-HEADER_START = b'{"bench_version": "'
+HEADER_START = harness.IRREPLACEABLE + b': "'
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
@@ -134,11 +135,21 @@ def differences(logged, now, prefix=""):
     return found
 
 
+def excerpts(old, new) -> tuple:
+    """Both values of a key that differs, shown; where they are long, from a little before their first difference."""
+    texts = [json.dumps(value, ensure_ascii=False) for value in (old, new)]
+    if max(map(len, texts)) <= 60:
+        return tuple(texts)
+    first = len(os.path.commonprefix(texts))
+    start = max(0, first - 20)
+    return tuple(("…" if start else "") + text[start:start + 57] + ("…" if len(text) > start + 57 else "") for text in texts)
+
+
 def check_plan(path, logged, now):
     """PlanDiffers when a log's header is of another plan, naming each key with both values."""
     found = differences({key: logged[key] for key in COMPARED}, {key: now[key] for key in COMPARED})
     if found:
-        keys = "; ".join(f"{key} is {shown(old)} in the log, {shown(new)} now" for key, old, new in found)
+        keys = "; ".join("{} is {} in the log, {} now".format(key, *excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
                           [key for key, _, _ in found])
 
@@ -282,7 +293,7 @@ def read_log(path) -> tuple:
 
 
 def not_run() -> dict:
-    """The response of a planned trial that the log does not hold."""
+    """What stands in a recording for a planned trial without a row in the log."""
     return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
 
 
@@ -303,11 +314,17 @@ def check_cases(path, rows, cases) -> None:
 def to_recording(log_path, case_set: dict) -> dict:
     """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
     header, rows = read_log(log_path)
+    if header["bench_version"] != BENCH_VERSION:
+        raise BenchError(f"{log_path}: bench_version is {shown(header['bench_version'])}, this is {BENCH_VERSION}: "
+                         "read it with the bench.py that wrote it")
     if header["case_set_sha256"] != case_set["sha256"]:
         recorded, now = shown(header["case_set_sha256"])[1:13], case_set["sha256"][:12]
         raise BenchError(f"{log_path}: its case set ({recorded}) is not {case_set['name']} as it is now ({now}): give "
                          "its own with --cases; bench.py --from carries the trials of unchanged inputs into a new log")
-    cases = harness.plan(case_set, header["splits"], header["trials"])
+    try:
+        cases = harness.plan(case_set, header["splits"], header["trials"])
+    except RunError as error:
+        raise BenchError(f"{log_path}: {error}") from None
     check_cases(log_path, rows, cases)
     responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
     for row in rows:
@@ -407,7 +424,7 @@ class LogFile:
             return False
 
     def _read(self):
-        parts, offset = [], 0
+        parts = []
         os.lseek(self.fd, 0, os.SEEK_SET)
         while part := os.read(self.fd, 1 << 20):
             parts.append(part)
@@ -487,7 +504,7 @@ def planned_rows(path, text, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
     found = differences(text.header["system"], header["system"])
     if found:
-        keys = "; ".join(f"system.{key} is {shown(was)} there, {shown(now)} now" for key, was, now in found)
+        keys = "; ".join("system.{} is {} there, {} now".format(key, *excerpts(was, now)) for key, was, now in found)
         raise BenchError(f"{path}: its trials are of another system: {keys}")
     inputs = header["case_inputs"]
     same_set = text.header["case_set_sha256"] == header["case_set_sha256"]
@@ -673,8 +690,7 @@ class Run:
         if self.unanswered >= UNANSWERED_IN_A_ROW:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
             self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with "
-                                   f"{reason}: see what is wrong with it; --from LOG --redo-unanswered --log NEW "
-                                   "runs them again")
+                                   f"{reason}: see what is wrong with it")
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started - self.idle_s, row)
 
@@ -797,8 +813,8 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
               redo_unanswered: bool = False, signals=None, progress=None, warn=lambda text: None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends.
 
-    Returns {planned, already_logged, ran, not_run, stopped_by_budget}; so does the attribute counts of what is raised
-    after the log was opened (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
+    Returns {planned, already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is
+    raised once trials could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
     cases = harness.plan(case_set, splits, trials)
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
@@ -813,7 +829,7 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
 
 
 def run_pending(run, text, header, taken, signals):
-    """Run what the log lacks; a new log gets its header once the system is known to work."""
+    """Run what the log lacks; a new log gets its header, with what the server says of the model, once that is known."""
     rows = text.rows if text.header else taken[0] if taken else []
     have = {(row["case_id"], row["trial"]) for row in rows}
     run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
@@ -821,8 +837,8 @@ def run_pending(run, text, header, taken, signals):
     crew = Crew(min(run.workers, len(run.pending)), signals)
     try:
         ready = bool(run.pending) and not run.budget_spent()
-        facts = run.first_prepared(crew) if ready else {}
-        if not text.header:
+        facts = run.first_prepared(crew) if ready else None
+        if not text.header and (facts is not None or taken):
             begin_log(run.log, text, header, taken, facts)
             run.already_logged = len(text.rows)
         if ready:
@@ -848,14 +864,18 @@ class Terminal:
         """The text in the colour of a verdict, where there is colour."""
         return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m" if self.colour and text else text
 
+    @property
+    def ellipsis(self) -> str:
+        """One character for what was cut."""
+        return "…" if self.glyphs is VERDICT_GLYPHS else "~"
+
     def cut(self, text: str, width: int) -> str:
         """The text, printable, cut with an ellipsis and padded to a width in columns."""
         text = printable(text)
-        mark = "…" if self.glyphs is VERDICT_GLYPHS else "~"
         if columns(text) > width:
             while columns(text) > width - 1:
                 text = text[:-1]
-            text += mark
+            text += self.ellipsis
         return text + " " * (width - columns(text))
 
 
@@ -865,7 +885,7 @@ def columns(text: str) -> int:
 
 
 def wants_colour(stream, choice: str) -> bool:
-    """Whether to colour: by --color, then NO_COLOR, FORCE_COLOR, TERM=dumb, then whether the stream is a terminal."""
+    """Whether to colour: what --color says, else the environment, else whether the stream is a terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -915,7 +935,7 @@ def painted_cells(term, verdicts, room) -> str:
     shown_ones = verdicts if len(verdicts) <= room else verdicts[:room - 1]
     cells = "".join(term.paint(term.glyphs[verdict], verdict) for verdict in shown_ones)
     cut = len(shown_ones) < len(verdicts)
-    return cells + (term.cut("……", 1) if cut else "") + " " * (room - len(shown_ones) - cut)
+    return cells + term.ellipsis * cut + " " * (room - len(shown_ones) - cut)
 
 
 def grid_widths(term, names, trials, label, tail) -> tuple:
@@ -1064,7 +1084,7 @@ def option_pair(text: str) -> tuple:
     """NAME=VALUE as (name, value), both text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise harness.argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
 
 
@@ -1160,17 +1180,21 @@ def why_stopped(stop, counts) -> str:
     return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
-def show_grid(args, log, task, case_set) -> None:
-    """The grid of what is logged so far."""
+def show_grid(args, log, task, case_set) -> bool:
+    """Print the grid of what is logged so far; whether today's checks are not those that the log began with."""
     record = harness.replay(to_recording(log, case_set), task, case_set, regrade=True)
     print("", *format_grid(record, terminal(sys.stdout, args.color)), "", sep="\n")
+    began_with = record["manifest"]["provenance"].get("task")
+    regraded = began_with not in (None, record["manifest"]["task"])
+    if regraded:
+        warn("the checks have changed since this log began: the grid shows what today's make of it")
+    return regraded
 
 
-def report_command(args) -> str:
+def report_command(args, regraded) -> str:
     """The command that reports the log, with the task and the cases where they are not the usual ones."""
-    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(harness.DEFAULT_CASES)))
-    chosen = [word for option, value, default in usual if value != default for word in (option, value)]
-    return printable(shlex.join(["python3", harness.beside_caller("report.py"), str(args.log), *chosen]))
+    words = [str(args.log), *harness.unusual(args), *(["--regrade"] if regraded else [])]
+    return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 
 def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None:
@@ -1179,8 +1203,9 @@ def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None
     print(format_counts(name, counts, why_stopped(stop, counts), width), flush=True)
     if not counts["already_logged"] + counts["ran"]:
         return
+    regraded = False
     try:
-        show_grid(args, log, task, case_set)
+        regraded = show_grid(args, log, task, case_set)
     except RunError:
         if not stop:        # what stopped the run is what there is to tell
             raise
@@ -1188,7 +1213,7 @@ def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None
     if called_s:
         calls += f", median {format_latency(statistics.median(called_s))}"
     print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(),
-          f"report  {report_command(args)}", sep="\n", flush=True)
+          f"report  {report_command(args, regraded)}", sep="\n", flush=True)
 
 
 def say(function, *arguments) -> None:
@@ -1199,6 +1224,15 @@ def say(function, *arguments) -> None:
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
         harness.silence()
+
+
+def counts_before(args, case_set) -> dict:
+    """The counts of a run that was interrupted before it had begun."""
+    planned, logged = len(harness.plan(case_set, SPLITS, args.trials)) * args.trials, 0
+    with contextlib.suppress(BenchError):
+        logged = len(read_log(args.log)[1])
+    return {"planned": planned, "already_logged": logged, "ran": 0, "not_run": max(0, planned - logged),
+            "stopped_by_budget": False}
 
 
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
@@ -1212,11 +1246,11 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
             raise BenchError(f"{error}; to extend it: {extending_command(args.words, args.log)}") from None
         raise
     except (RunError, SystemDown, Interrupted) as error:
-        if hasattr(error, "counts"):
-            return error.counts, error
-        if isinstance(error, Interrupted):
-            say(print, f"{printable(system.name)}: interrupted before any trial ran; the same command resumes")
-        raise
+        if not hasattr(error, "counts") and isinstance(error, Interrupted):
+            error.counts = counts_before(args, case_set)
+        if not hasattr(error, "counts"):
+            raise
+        return error.counts, error
 
 
 def bench(argv=None) -> int:

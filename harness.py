@@ -2,10 +2,15 @@
 
     python3 harness.py run --recording R --out RUN [--task triage_task] [--cases cases.json]
 
-grades a recording (every planned trial of every case, as an output or an error) with the checks of the
-task and writes a run record: a manifest and one row a trial, by case then trial. Each planned trial ends
-as exactly one of pass, fail or incomplete. The same recording gives the same bytes on every machine.
+grades a recording (what became of every planned trial of every case) with the checks of the task, and writes
+a run record: a manifest, then a row a trial with its verdict, which is pass, fail or incomplete. Nothing in
+it depends on the machine, the time or the Python that made it.
 """
+
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)    # an interrupt during the imports below ends quietly
 
 import argparse
 import contextlib
@@ -19,7 +24,6 @@ import keyword
 import math
 import os
 import re
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -67,7 +71,7 @@ class OutputError(ValueError):
 
 
 class SystemDown(RuntimeError):
-    """The system could not run the trial at all; may_return says whether waiting can mend it."""
+    """No trial can be run, which is no trial's result; may_return says whether waiting can mend it."""
     may_return = False
 
     def __init__(self, message: str, may_return: bool = False):
@@ -153,16 +157,17 @@ def read_json(path):
         raise RunError(f"{path}: not JSON: {error}") from None
 
 
-def check_replaceable(target) -> None:
-    """RunError when a file holds a log of trials."""
-    with open(target, "rb") as file:
-        if file.read(len(IRREPLACEABLE)) == IRREPLACEABLE:
-            raise RunError(f"{target}: this is a log of trials, which nothing replaces: give another name")
+def is_irreplaceable(path) -> bool:
+    """Whether a file holds a log of trials."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(IRREPLACEABLE)) == IRREPLACEABLE
 
 
 def replace_file(target, text) -> None:
     """Put a text into a temporary file beside the target and rename it."""
-    temporary = target.with_name(f".{os.getpid()}.tmp")
+    temporary = target.with_name(f".{os.urandom(6).hex()}.tmp")
     with open(temporary, "x", encoding="utf-8", newline="\n") as file:
         try:
             file.write(text)
@@ -178,8 +183,8 @@ def write_text(path, text: str) -> None:
     """Put a text into a file, whole or not at all; a log of trials is never replaced."""
     target = Path(os.path.realpath(path))
     try:
-        if target.is_file():
-            check_replaceable(target)
+        if is_irreplaceable(target):
+            raise RunError(f"{path}: this is a log of trials, which nothing replaces: give another name")
         if target.is_file() or target.is_dir() or not target.exists():
             replace_file(target, text)
         else:
@@ -349,7 +354,7 @@ def named_system(module, name, case_set):
 
 def load_system(spec: str, case_set: dict):
     """The system that "MODULE:NAME" names: an attribute of the module (a class or function is called with the
-    case set), or what the module's system(NAME) makes of a name that is no identifier."""
+    case set) or, where NAME could not be one, system(NAME) of the module."""
     module_name, colon, name = spec.partition(":")
     if not colon or not name:
         raise RunError(f"system {json.dumps(spec)} is not of the form MODULE:NAME, such as model_triage:bayes")
@@ -423,7 +428,7 @@ def call(system, case: dict, trial: int, clock=time.perf_counter) -> tuple:
 
 
 def error_types(error: BaseException) -> list:
-    """The class names from the error's own up to but not including Exception: ["JSONDecodeError", "ValueError"]."""
+    """The names of an error's classes below Exception, its own first: ["JSONDecodeError", "ValueError"]."""
     classes = type(error).__mro__
     names = [kind.__name__ for kind in classes[:classes.index(Exception)]] if Exception in classes else []
     return names or [type(error).__name__]
@@ -606,6 +611,7 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
         raise RunError("; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else ""))
     check_task(recording, task, regrade)
     cases = plan(case_set, recording["splits"], recording["trials"], include_held_out=True)
+    recording = {**recording, "responses": {case["id"]: recording["responses"][case["id"]] for case in cases}}
     manifest = {"harness_version": HARNESS_VERSION, "task": task_identity(task),
                 "case_set": {"name": case_set["name"], "sha256": case_set["sha256"]},
                 "system": {**recording["system"], "mode": "replay"}, "splits": recording["splits"],
@@ -661,6 +667,12 @@ def silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def unusual(args) -> list:
+    """The words that name a command's task and cases again, where they are not the usual ones."""
+    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(DEFAULT_CASES)))
+    return [word for option, value, default in usual if value != default for word in (option, value)]
+
+
 def beside_caller(name: str) -> str:
     """A script of the tool as its caller has to name it: beside the script that is running."""
     folder, running = os.path.split(sys.argv[0])
@@ -714,6 +726,8 @@ def run(argv=None) -> int:
     args = parse_args(argv)
     task = load_task(args.task)
     case_set = load_cases(args.cases, task)
+    if is_irreplaceable(args.recording):
+        raise RunError(f"{args.recording}: this is a log: bench.py --log {args.recording} --convert makes a recording of it")
     try:
         run_record = replay(read_json(args.recording), task, case_set, args.regrade)
     except RunError as error:
@@ -729,5 +743,6 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, terminate)
     sys.exit(main())

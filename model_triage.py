@@ -5,7 +5,7 @@
     model_triage:qwen          qwen3.5:0.8b, pinned to the digest de63045f2975
     model_triage:llama3.2:3b   any other Ollama tag, with the digest that is installed now
 
-The server's address comes from OLLAMA_HOST as Ollama's own client reads it (default 127.0.0.1:11434).
+OLLAMA_HOST says where the server is, read as `ollama` itself reads it; without it, 127.0.0.1:11434.
 Proxy settings never apply to it.
 
 A trial is one POST /api/chat on a connection that is kept open. What can come of it:
@@ -16,7 +16,7 @@ A trial is one POST /api/chat on a connection that is kept open. What can come o
     EmptyReply          the model thought, and then said nothing
     JSONDecodeError     the reply is not JSON
     ContextOverflow     the prompt does not fit into num_ctx
-    ServerError         HTTP 500, with the server's own words
+    ServerError         HTTP 500; what the server said is the message
     BadReply            an answer that is not Ollama's, or a connection that broke
     TimeoutError        no whole answer within the trial's time
     Rejection           the message is blank or no text; no model was asked
@@ -956,8 +956,8 @@ EXAMPLES = (
     )),
 )
 
-# Naive Bayes takes every word for a witness of its own and is far too sure of long messages. So a word
-# counts once a message, and labels are weighed by the square root of their likelihood, in thousandths of
+# Naive Bayes takes every word for a witness of its own and is far too sure of long messages. So a word of
+# the message to be sorted counts once, and labels are weighed by the square root of their likelihood, in thousandths of
 # the likeliest label's: one that is over a million times less likely is never drawn.
 LIKELIEST = 1000 ** 2
 
@@ -1014,7 +1014,7 @@ class Bayes:
     prompt = ""
     tools = []
 
-    def __init__(self, examples=EXAMPLES):
+    def __init__(self, *, examples=EXAMPLES):
         self.examples = examples
 
     @cached_property

@@ -12,9 +12,11 @@ trial that was not run is no failure: while there is one, no curve and no interv
 """
 
 import os
+import signal
 import sys
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)    # an interrupt during the imports below ends quietly
     # The other scripts lie beside this one, which Python does not look at when told to be safe (-P, -I).
     sys.path.append(os.path.dirname(os.path.realpath(__file__)))
 
@@ -24,7 +26,6 @@ import math
 import operator
 import re
 import shlex
-import signal
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
@@ -206,13 +207,13 @@ def pass_rate(matrix: list) -> dict:
 
 
 def exact_curve(n: int, counts: list) -> dict:
-    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, unrounded: what is printed is rounded once."""
+    """The curve unrounded, since what is printed is to be rounded once: {"1": {pass_at_k, pass_power_k}, …, "n": …}."""
     return {str(k): {"pass_at_k": at, "pass_power_k": power}
             for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
 
 
 def curve(n: int, counts: list) -> dict:
-    """{"k": {pass_at_k, pass_power_k}} for every k from 1 to n, to 4 decimals."""
+    """The curve to 4 decimals: {"1": {pass_at_k, pass_power_k}, …, "n": …}."""
     return {k: {name: round(value, 4) for name, value in values.items()}
             for k, values in exact_curve(n, counts).items()}
 
@@ -521,14 +522,19 @@ def money(tokens_in, tokens_out, prices, bought):
             "per_passed": round(total / bought, 6) if total is not None and bought else None}
 
 
+def speed(speeds):
+    """{trials, median, p90} of tokens a second, to a tenth; None where nothing was generated."""
+    found = summary(speeds, 1)
+    return found and {key: found[key] for key in ("trials", "median", "p90")}
+
+
 def costs(rows: list, prices=None) -> dict:
     """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
     tokens_in, tokens_out = summary(amount(rows, "prompt_eval_count")), summary(amount(rows, "eval_count"))
-    generated = amounts(rows, "eval_count", "eval_duration_s")
-    generation_s = math.fsum(spent for _, spent in generated)
+    speeds = [made / spent for made, spent in amounts(rows, "eval_count", "eval_duration_s") if spent]
     timed = amounts(answered(rows), "recorded_latency_s", "load_duration_s")
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
-            "tokens_per_s": round(sum(made for made, _ in generated) / generation_s, 1) if generation_s else None,
+            "tokens_per_s": speed(speeds),
             "time_s": time_spent(rows),
             "model_s": summary([max(0.0, latency - load) for latency, load in timed], 3),
             "load_s": summary(amount(rows, "load_duration_s"), 3),
@@ -608,6 +614,8 @@ def comparison(records, titles, policy) -> dict:
     if reason := why_not_compared(records, titles):
         return {**result, "not_compared": reason}
     cases = [rows_by_case(record) for record in records]
+    called = [[row for row in record["results"] if "expects_rejection" not in row] for record in records]
+    result["model_calls"] = {"trials": len(called[0]), "passed": list(map(passed, called))}
     return {**result, **compared(*(pass_matrix(rows.values()) for rows in cases), list(cases[0]), policy)}
 
 
@@ -654,7 +662,7 @@ def least_gate(system, formula, k, least) -> dict:
     return {"met": value >= least - 1e-12, "detail": told}
 
 
-def no_worse_gate(comparison, margin) -> dict:
+def no_worse_gate(comparison, margin, cases) -> dict:
     """Whether the first system is not shown to be worse and, with a margin, shown to be less than that worse."""
     if "not_compared" in comparison:
         return {"met": False, "detail": comparison["not_compared"]}
@@ -669,7 +677,7 @@ def no_worse_gate(comparison, margin) -> dict:
         asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
     elif trials < LEAST_UNITS:
         asked += f", which {plural(trials, 'trial')} cannot show: run {LEAST_UNITS} or more, or give --margin"
-    lines = [f"{name} {a}/{trials}, was {b}/{trials}" for name, (a, b) in comparison["more_in_b"].items()]
+    lines = [f"{verdict_line(name, cases[name])} (was {b}/{trials})" for name, (_, b) in comparison["more_in_b"].items()]
     return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
             "cases": [] if met else lines}
 
@@ -697,7 +705,7 @@ def gates(report: dict, records: list, args) -> list:
             found[f"{name}, {system['label']}" if several else name] = verdict
     if args.no_worse_than is not None:
         compared_with = report["comparisons"][-1]
-        found[f"--no-worse-than {compared_with['b']}"] = no_worse_gate(compared_with, args.margin)
+        found[f"--no-worse-than {compared_with['b']}"] = no_worse_gate(compared_with, args.margin, rows_by_case(records[0]))
     return [{"gate": name, **verdict} for name, verdict in found.items()]
 
 
@@ -815,16 +823,15 @@ def causes_of_run(system) -> dict:
 def cost_lines(system) -> list:
     """Latency, tokens, time and money, where the trials tell them."""
     costs, latency, lines = system["costs"], system["latency_s"], []
-    load, spent, paid, speed = costs["load_s"], costs["time_s"], costs["money"], costs["tokens_per_s"]
+    load, spent, paid, fast = costs["load_s"], costs["time_s"], costs["money"], costs["tokens_per_s"]
     if timed := costs["model_s"] or latency["trials"] and latency:
-        words, tail = "latency", ""
-        if costs["model_s"]:
-            words, tail = "model time, load apart", f"; load {seconds(load['total'])} in all"
-        lines.append(f"{words}: median {seconds(timed['median'])}, p90 {seconds(timed['p90'])} "
-                     f"(n {timed['trials']}){tail}")
+        words = "model time, load apart" if costs["model_s"] else "latency"
+        lines.append(f"{words}: median {seconds(timed['median'])}, p90 {seconds(timed['p90'])} (n {timed['trials']})")
+    if load:
+        lines.append(f"load: median {seconds(load['median'])}, {seconds(load['total'])} in all (n {load['trials']})")
     for words, tokens in (("tokens in", costs["tokens_in"]), ("tokens out", costs["tokens_out"])):
         if tokens:
-            tail = f", {speed:g} a second" if speed and words == "tokens out" else ""
+            tail = f", median {fast['median']:g} a second" if fast and words == "tokens out" else ""
             lines.append(f"{words}: {tokens['total']}, median {tokens['median']} (n {tokens['trials']}){tail}")
     if spent and spent["total"] >= 1:
         each = f", {seconds(spent['per_passed'])} a passed trial" if spent["per_passed"] is not None else ""
@@ -846,16 +853,18 @@ def notes(system) -> list:
         if len(counts) > 1:
             told = ", ".join(f"{value} ({plural(count, 'trial')})" for value, count in counts.items())
             found.append(f"the trials differ in {RUNTIMES[key]}: {told}")
-    parallel = system["parallel_calls"]
-    if parallel:
-        found.append(f"{plural(parallel, 'model call')} ran beside others: a server that batches them may "
-                     "answer otherwise than alone")
+    at_once = [workers for workers in ran_on.get("workers", {}) if workers != "1"]
+    if system["parallel_calls"]:
+        found.append(f"{plural(system['parallel_calls'], 'model call')} ran beside others ({' and '.join(at_once)} workers): "
+                     "a server that batches them may answer otherwise than alone")
+    elif at_once:
+        found.append(f"the trials ran with {' and '.join(at_once)} workers")
     if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
         found.append("the temperature is 0: the seed changes nothing, so the trials of a case are one trial")
     again = dig(system, "provenance", "run_again")
     if is_number(again) and again:
-        found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} run again: there was no "
-                     "reply the first time")
+        done = "left out to be run again" if system["not_run"] else "run again"
+        found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: there was no reply the first time")
     return [f"note: {text}" for text in found]
 
 
@@ -909,6 +918,13 @@ def finding(comparison) -> str:
     return f"{better}; not shown for new cases ({few or p_text(new['p'])})"
 
 
+def why_none(comparison, scope) -> str:
+    """Why a difference has no interval."""
+    if comparison["trials_per_case"] == 1:
+        return "one trial a case"
+    return "one case" if scope == "new_cases" and comparison["cases"] == 1 else "no variation"
+
+
 def format_comparison(comparison, term) -> list:
     """Two systems on the same cases: difference, intervals, tests, folded verdicts and the cases behind them."""
     a, b = comparison["a"], comparison["b"]
@@ -916,12 +932,14 @@ def format_comparison(comparison, term) -> list:
         return fold([f"{a} against {b}: no comparison, {comparison['not_compared']}"], term)
     folds, flips = comparison["folded"], comparison["flips"]
     total = comparison["cases"] * comparison["trials_per_case"]
-    none = "none: one trial a case" if comparison["trials_per_case"] == 1 else "none: no variation"
     counts = "passed {} and {} of {}: {:+.3f}".format(*comparison["passed"], total, comparison["difference"])
     rows = [(counts, "95 % interval", "")]
     for words, scope in (("  these cases, new trials", "same_cases"), ("  new cases like these", "new_cases")):
         interval, p = comparison[scope]["interval"], comparison[scope]["p"]
-        rows.append((words, span(interval, "+") if interval else none, p_text(p)))
+        rows.append((words, span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", p_text(p)))
+    if comparison["model_calls"]["trials"] < total:
+        rows.append(("  model calls only: {} and {} of {}".format(*comparison["model_calls"]["passed"],
+                                                                   comparison["model_calls"]["trials"]), "", ""))
     told = [finding(comparison), f"trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}"]
     for label, counts in ((a, comparison["more_in_a"]), (b, comparison["more_in_b"])):
         if counts:
@@ -1714,20 +1732,21 @@ def comparison_html(comparison) -> str:
     if "not_compared" in comparison:
         return f"<h3>{a} against {b}</h3>\n<p>No comparison: {isolated(comparison['not_compared'])}.</p>"
     trials, passed, flips, folds = (comparison[key] for key in ("trials_per_case", "passed", "flips", "folded"))
-    none = "none: one trial a case" if trials == 1 else "none: no variation"
     fold_words, rows = FOLDS[folds["policy"]][0], []
     for words, scope in (("these cases, new trials", "same_cases"), ("new cases like these", "new_cases")):
         interval, p = comparison[scope]["interval"], comparison[scope]["p"]
-        rows.append([words, f"{comparison['difference']:+.3f}", span(interval, "+") if interval else none,
-                     escaped(p_text(p))])
+        rows.append([words, f"{comparison['difference']:+.3f}",
+                     span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", escaped(p_text(p))])
     only = {**dict.fromkeys(folds["only_a"], f"only {a}"), **dict.fromkeys(folds["only_b"], f"only {b}")}
     flipping = [[isolated(name), f"{x}/{trials}", f"{y}/{trials}", f"{x - y:+d}", only.get(name, "")]
                 for name, (x, y) in {**comparison["more_in_a"], **comparison["more_in_b"]}.items()]
     told = [f"Trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}",
             f"Cases in which {fold_words} for only one of them: {a} {len(folds['only_a'])}, {b} "
             f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)"]
+    calls = comparison["model_calls"]
     caption = (f"Pass rate of {a} less that of {b}: {passed[0]} and {passed[1]} of {comparison['cases'] * trials} "
-               "trials passed, paired by number")
+               f"trials passed, paired by number; of {plural(calls['trials'], 'model call')} "
+               f"{calls['passed'][0]} and {calls['passed'][1]}")
     heads = ["case", f"{a} passed", f"{b} passed", "difference", fold_words]
     return "\n".join([f"<h3>{a} against {b}</h3>\n<p><b>{isolated(finding(comparison))}</b></p>", list_html(told),
                       page_table(caption, ["for", "difference", "95 % interval", "p"], rows, [1]),
@@ -1749,13 +1768,16 @@ def glance_html(systems) -> str:
     """All systems in one table, each with a link to its section."""
     rows = []
     for number, system in enumerate(systems):
-        rate, timed = system["pass_rate"] or {}, system["latency_s"]
+        rate, timed, calls = system["pass_rate"] or {}, system["latency_s"], system["model_calls"]
+        trials = system["cases"] * system["trials_per_case"]
         spans = [span(rate[key]) if rate.get(key) else "" for key in ("same_cases", "new_cases")]
         rows.append([f'<a href="#s{number}">{isolated(system["label"])}</a>', verdict_counts(system, PLAIN),
-                     f"{rate['value']:.3f}" if rate else "", *spans,
+                     f"{system['verdicts'].get('pass', 0) / trials:.3f}" if rate else "", *spans,
+                     f"{calls['pass']}/{calls['trials']}",
                      seconds(timed["median"]) if timed["trials"] else ""])
-    heads = ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "median latency"]
-    return page_table("The systems, with 95 % intervals of their pass rates", heads, rows, [2, 5])
+    heads = ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "model calls",
+             "median latency"]
+    return page_table("The systems, with 95 % intervals of their pass rates", heads, rows, [2, 5, 6])
 
 
 def html_page(report: dict, records: list) -> str:
@@ -1869,10 +1891,8 @@ def parse_args(argv):
 
 def next_command(args) -> str:
     """The command that shows the failures of the same runs."""
-    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(harness.DEFAULT_CASES)))
-    chosen = [word for option, value, default in usual if value != default for word in (option, value)]
-    chosen += ["--regrade"] if args.regrade else []
-    return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *args.runs, *chosen, "--failures"])
+    words = [*args.runs, *harness.unusual(args), *(["--regrade"] if args.regrade else []), "--failures"]
+    return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *words])
 
 
 def format_report(report, records, case_set, args, term) -> list:
@@ -1913,5 +1933,6 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, harness.terminate)
     sys.exit(main())

@@ -1,10 +1,10 @@
-"""Triage of one customer message for an online shop's support inbox.
+"""The task: sort a message to an online shop by what it is about, and say whether a person has to step in.
 
-An output is {"category": "billing" | "delivery" | "account" | "other", "needs_human": true | false}.
-needs_human is true when the message suggests that someone else used or changed the account.
+    {"category": "billing", "needs_human": false}
 
-What a task module offers: NAME, CHECKS (ordered pairs of a check's name and a function (case, output)
--> reason or None; the first reason names the failure) and case_problems(case) -> list of texts.
+is an output: one of CATEGORIES, and true where a stranger may have got at the customer's account. Like every
+task this module has a NAME, its CHECKS in order, each a name with a function (case, output) that returns why
+the output fails or None, and case_problems(case), which lists what is wrong with the expectations of a case.
 """
 
 NAME = "inbox-triage"
@@ -30,7 +30,7 @@ def value_problem(field, value):
 
 
 def check_fields(case, output):
-    """Fields that are missing, extra, or of the wrong type or value."""
+    """What keeps an output from being of the right shape."""
     if not isinstance(output, dict):
         return f"the output is {shown(output)}, not an object with {' and '.join(FIELDS)}"
     problems = [f"{field} is missing" for field in FIELDS if field not in output]
