@@ -142,7 +142,8 @@ def excerpts(old, new) -> tuple:
         return tuple(texts)
     first = len(os.path.commonprefix(texts))
     start = max(0, first - 20)
-    return tuple(("…" if start else "") + text[start:start + 57] + ("…" if len(text) > start + 57 else "") for text in texts)
+    return tuple(("…" if start else "") + text[start:start + 57] + ("…" if len(text) > start + 57 else "")
+                 for text in texts)
 
 
 def check_plan(path, logged, now):
@@ -705,7 +706,7 @@ class Run:
             self.log_row(index, *result)
 
     def prepared(self, crew) -> dict | None:
-        """What prepare found, in a worker so that a signal ends it too; None, with down set, when there is no system."""
+        """What prepare found, in a worker so that a signal ends it too; None, with down set, for a system that is away."""
         began = self.clock()
         self.note("getting the system ready")
         crew.start(None, self.prepare, self.pending[0])

@@ -727,7 +727,8 @@ def run(argv=None) -> int:
     task = load_task(args.task)
     case_set = load_cases(args.cases, task)
     if is_irreplaceable(args.recording):
-        raise RunError(f"{args.recording}: this is a log: bench.py --log {args.recording} --convert makes a recording of it")
+        raise RunError(f"{args.recording}: this is a log: bench.py --log {args.recording} --convert makes a recording "
+                       "of it")
     try:
         run_record = replay(read_json(args.recording), task, case_set, args.regrade)
     except RunError as error:

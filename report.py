@@ -207,13 +207,13 @@ def pass_rate(matrix: list) -> dict:
 
 
 def exact_curve(n: int, counts: list) -> dict:
-    """The curve unrounded, since what is printed is to be rounded once: {"1": {pass_at_k, pass_power_k}, …, "n": …}."""
+    """The curve unrounded, since what is printed is to be rounded once: {"1": {pass_at_k, pass_power_k}, …}."""
     return {str(k): {"pass_at_k": at, "pass_power_k": power}
             for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
 
 
 def curve(n: int, counts: list) -> dict:
-    """The curve to 4 decimals: {"1": {pass_at_k, pass_power_k}, …, "n": …}."""
+    """The curve to 4 decimals: {"1": {pass_at_k, pass_power_k}, …}."""
     return {k: {name: round(value, 4) for name, value in values.items()}
             for k, values in exact_curve(n, counts).items()}
 
@@ -677,7 +677,8 @@ def no_worse_gate(comparison, margin, cases) -> dict:
         asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
     elif trials < LEAST_UNITS:
         asked += f", which {plural(trials, 'trial')} cannot show: run {LEAST_UNITS} or more, or give --margin"
-    lines = [f"{verdict_line(name, cases[name])} (was {b}/{trials})" for name, (_, b) in comparison["more_in_b"].items()]
+    lines = [f"{verdict_line(name, cases[name])} (was {b}/{trials})"
+             for name, (_, b) in comparison["more_in_b"].items()]
     return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
             "cases": [] if met else lines}
 
@@ -704,8 +705,8 @@ def gates(report: dict, records: list, args) -> list:
         for name, verdict in system_gates(system, rows_by_case(record), args).items():
             found[f"{name}, {system['label']}" if several else name] = verdict
     if args.no_worse_than is not None:
-        compared_with = report["comparisons"][-1]
-        found[f"--no-worse-than {compared_with['b']}"] = no_worse_gate(compared_with, args.margin, rows_by_case(records[0]))
+        last, cases = report["comparisons"][-1], rows_by_case(records[0])
+        found[f"--no-worse-than {last['b']}"] = no_worse_gate(last, args.margin, cases)
     return [{"gate": name, **verdict} for name, verdict in found.items()]
 
 
@@ -771,29 +772,50 @@ def verdict_counts(system, term) -> str:
                      for verdict, word in bench.VERDICT_WORDS.items() if counts.get(verdict))
 
 
-def rate_lines(system) -> list:
-    """The pass rate with its intervals, that of the model calls alone, and what one trial would have said."""
-    rate, calls, each = system["pass_rate"], system["model_calls"], system["passed_per_trial"]
-    cases, trials = system["cases"], system["cases"] * system["trials_per_case"]
-    like, these = ("like it", "this case") if cases == 1 else ("like these", f"these {cases} cases")
-    same, new = (rate[key] and span(rate[key]) for key in ("same_cases", "new_cases"))
+def rates(system) -> list:
+    """(what for, passed, trials, pass rate, 95 % interval or None, remark) a row; [] for a stopped run."""
+    rate, calls, total = system["pass_rate"], system["model_calls"], system["cases"] * system["trials_per_case"]
+    if not rate:
+        return []
+    like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
     helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
              "either": "more of either narrows it"}[rate["narrowed_by"]]
-    won = system["verdicts"].get("pass", 0)
-    rows = [(f"passed {won} of {trials}: {won / trials:.3f}", "95 % interval", ""),
-            (f"  {these}, new trials", same or "none: one trial a case", ""),
-            (f"  new cases {like}", new or "none: one case", helps if new else "")]
-    if 0 < calls["trials"] < trials:
-        label = f"  model calls only: {calls['pass']} of {calls['trials']}, {calls['pass'] / calls['trials']:.3f}"
-        rows.append((label, span(calls["same_cases"]) if calls["same_cases"] else "", ""))
-    lines = in_columns(rows)
+    won, alone = system["verdicts"].get("pass", 0), "none: one trial a case"
+    same, new = rate["same_cases"], rate["new_cases"]
+    rows = [(f"{these}, new trials", won, total, won / total, same, "" if same else alone),
+            (f"new cases like {like}", won, total, won / total, new, helps if new else "none: one case")]
+    if 0 < calls["trials"] < total:
+        share, interval = calls["pass"] / calls["trials"], calls["same_cases"]
+        told = f"{calls['pass']} of {calls['trials']} passed, {share:.3f}"
+        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], share, interval,
+                     told if interval else f"{alone}; {told}"))
+    return rows
+
+
+def beside_rate(system) -> list:
+    """What the incomplete trials could change, and what one trial would have said."""
+    cases, each, told = system["cases"], system["passed_per_trial"], []
     if system["curve_if_incomplete_passed"]:
-        absent = system["verdicts"]["incomplete"]
-        lines.append(f"  at most {(won + absent) / trials:.3f} had the {plural(absent, 'incomplete trial')} passed")
+        absent, trials = system["verdicts"]["incomplete"], cases * system["trials_per_case"]
+        most = (system["verdicts"].get("pass", 0) + absent) / trials
+        told.append(f"at most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
     if len(each) > 1:
         reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{each[0]}"
-        lines.append(f"  one trial alone would have said {reach} of {cases}")
-    return lines
+        told.append(f"one trial alone would have said {reach} of {cases}")
+    return told
+
+
+def rate_lines(system) -> list:
+    """The pass rate with its intervals, that of the model calls alone, and what one trial would have said."""
+    trials, lines = system["cases"] * system["trials_per_case"], []
+    for words, won, of, share, interval, remark in rates(system):
+        if of < trials:
+            lines.append((f"  model calls only: {won} of {of}, {share:.3f}", span(interval) if interval else "", ""))
+        else:
+            lines.append((f"  {words}", span(interval) if interval else remark, remark if interval else ""))
+    won = system["verdicts"].get("pass", 0)
+    head = (f"passed {won} of {trials}: {won / trials:.3f}", "95 % interval", "")
+    return in_columns([head, *lines]) + [f"  {text}" for text in beside_rate(system)]
 
 
 def format_curve(values, term) -> list:
@@ -855,8 +877,8 @@ def notes(system) -> list:
             found.append(f"the trials differ in {RUNTIMES[key]}: {told}")
     at_once = [workers for workers in ran_on.get("workers", {}) if workers != "1"]
     if system["parallel_calls"]:
-        found.append(f"{plural(system['parallel_calls'], 'model call')} ran beside others ({' and '.join(at_once)} workers): "
-                     "a server that batches them may answer otherwise than alone")
+        found.append(f"{plural(system['parallel_calls'], 'model call')} ran beside others "
+                     f"({' and '.join(at_once)} workers): a server that batches them may answer otherwise than alone")
     elif at_once:
         found.append(f"the trials ran with {' and '.join(at_once)} workers")
     if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
@@ -864,7 +886,8 @@ def notes(system) -> list:
     again = dig(system, "provenance", "run_again")
     if is_number(again) and again:
         done = "left out to be run again" if system["not_run"] else "run again"
-        found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: there was no reply the first time")
+        found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: "
+                     "there was no reply the first time")
     return [f"note: {text}" for text in found]
 
 
@@ -1273,28 +1296,6 @@ def curve_words(values) -> str:
     return "; ".join(f"k {k}: at least one passes {at_k:.3f}, all pass {power_k:.3f}" for k, at_k, power_k in told)
 
 
-def rates(system) -> list:
-    """(what for, passed, trials, pass rate, 95 % interval or None, remark) a row; [] for a stopped run."""
-    rate, calls, total = system["pass_rate"], system["model_calls"], system["cases"] * system["trials_per_case"]
-    if not rate:
-        return []
-    like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
-    helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
-             "either": "more of either narrows it"}[rate["narrowed_by"]]
-    won = system["verdicts"].get("pass", 0)
-    counts = won, total, won / total
-    same, new = rate["same_cases"], rate["new_cases"]
-    alone = "none, with one trial a case"
-    rows = [(f"{these}, new trials", *counts, same, "" if same else alone),
-            (f"new cases like {like}", *counts, new, helps if new else "none, with one case")]
-    if 0 < calls["trials"] < total:
-        share = calls["pass"] / calls["trials"]
-        told = f"{calls['pass']} of {calls['trials']} passed, {share:.3f}"
-        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], share,
-                     calls["same_cases"], told if calls["same_cases"] else f"{alone}; {told}"))
-    return rows
-
-
 # Drawing
 
 def at(*numbers) -> str:
@@ -1664,19 +1665,13 @@ def flat(name, value, depth=4) -> list:
 
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
-    rate, each, cases = system["pass_rate"], system["passed_per_trial"], system["cases"]
-    won, trials = system["verdicts"].get("pass", 0), cases * system["trials_per_case"]
-    if not rate:
+    if not system["pass_rate"]:
         return (f'<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
                 "no interval of the whole. To resume, give the bench.py command of the log again.</p>")
+    won, trials = system["verdicts"].get("pass", 0), system["cases"] * system["trials_per_case"]
     told = [f"95 % interval for {words}: {'; '.join(filter(None, (interval and span(interval), remark)))}"
             for words, *_, interval, remark in rates(system)]
-    if system["curve_if_incomplete_passed"]:
-        absent = system["verdicts"]["incomplete"]
-        told.append(f"At most {(won + absent) / trials:.3f} had the {plural(absent, 'incomplete trial')} passed")
-    if len(each) > 1:
-        reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else str(each[0])
-        told.append(f"One trial alone would have said {reach} of {cases}")
+    told += [text[0].upper() + text[1:] for text in beside_rate(system)]
     return f'<p class="rate"><b>{won / trials:.3f}</b> of the trials passed, {won} of {trials}</p>\n{list_html(told)}'
 
 

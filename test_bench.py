@@ -3768,9 +3768,9 @@ class ThePage(unittest.TestCase):
                           "One trial alone would have said 7 to 9 of 9"])
 
     def test_what_cannot_be_estimated_is_said(self):
-        self.assertIn("95 % interval for these 2 cases, new trials: none, with one trial a case",
+        self.assertIn("95 % interval for these 2 cases, new trials: none: one trial a case",
                       page_of(run_record({"a": "+", "b": "-"}))[1])
-        self.assertIn("95 % interval for new cases like it: none, with one case", page_of(run_record({"a": "+-"}))[1])
+        self.assertIn("95 % interval for new cases like it: none: one case", page_of(run_record({"a": "+-"}))[1])
 
     def test_incomplete_trials_bound_the_rate(self):
         self.assertIn("<li>At most 0.750 had the 1 incomplete trial passed</li>", page_of(run_record({"a": "+-", "b": "+!"}))[1])
