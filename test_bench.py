@@ -4096,11 +4096,15 @@ def times_masked(text):
 
 
 class TheReadme(InFolder):
-    def test_every_command_shows_the_output_that_it_has(self):
-        for name in ("bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json"):
+    def copy_tool(self):
+        """Put the tool into this folder, as a fresh clone has it."""
+        for name in ("bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json", "test_bench.py"):
             shutil.copy(HERE / name, self.folder)
         for name in ("recorded", "runs"):
             shutil.copytree(HERE / name, self.folder / name, ignore=shutil.ignore_patterns("*.jsonl") if name == "runs" else None)
+
+    def test_every_command_shows_the_output_that_it_has(self):
+        self.copy_tool()
         commands = readme_commands("console")
         self.assertGreater(len(commands), 8)
         for command, shown in commands:
@@ -4109,6 +4113,14 @@ class TheReadme(InFolder):
                 done = subprocess.run(pipeline, shell=True, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60,
                                       stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONIOENCODING": "utf-8"}, check=False)
                 self.assertEqual(times_masked(done.stdout + done.stderr), times_masked(shown))
+
+    def test_the_measuring_lines_run(self):
+        self.copy_tool()
+        lines = re.search("^```python\n(.*?)^```$", (HERE / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
+        done = subprocess.run([sys.executable, "-"], input=lines, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^\d+\.\d ms a call\n$")
+        self.assertEqual(len(bench.read_log(self.folder / "runs" / "my-calls.jsonl")[1]), 900)
 
     def test_the_first_command_and_its_output_stand_on_the_first_screen(self):
         lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
