@@ -520,10 +520,10 @@ def warn_of_torn(path, text, warn) -> None:
 
 
 def taken_over(paths, header, redo_unanswered, warn) -> tuple:
-    """(rows that older logs have for a new plan, what the new header says of it).
+    """(rows that older logs have for a new plan, what the new header says of it, what a server said of the model).
 
     Damaged lines are left out with a warning; a trial with two different results is a BenchError."""
-    rows, origin, sources, run_again, skipped = {}, {}, [], 0, set()
+    rows, origin, sources, run_again, skipped, facts = {}, {}, [], 0, set(), None
     for path in paths:
         data, damaged = read_bytes(path), []
         source = {"sha256": hashlib.sha256(data).hexdigest()}
@@ -536,6 +536,9 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
         for number, problem in damaged:
             warn(f"{path}: line {number} is left out: {problem}")
+        if text.header.get("task", header.get("task")) != header.get("task"):
+            warn(f"{path}: it began with other checks; the new log's trials are graded with today's")
+        facts = facts or text.header.get("environment", {}).get("server")
         for row in planned_rows(path, text, header):
             key = row["case_id"], row["trial"]
             if redo_unanswered and not answered(row):
@@ -548,7 +551,7 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             origin.setdefault(key, path)
         run_again += text.header.get("run_again", 0)
     run_again += len(skipped - set(rows))
-    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again}
+    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again}, facts
 
 
 # Running trials
@@ -687,6 +690,7 @@ class Run:
         self.log.append([row])
         self.ran += 1
         if not is_refusal(row):
+            self.down_since = None      # only a trial that ends shows that the wait is over, not a server that answers
             self.unanswered = self.unanswered + 1 if is_silent(row) else 0
         if self.unanswered >= UNANSWERED_IN_A_ROW:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
@@ -717,7 +721,7 @@ class Run:
             return None
         if isinstance(result, BaseException):
             raise result
-        self.down, self.down_since, self.unanswered = None, None, 0
+        self.down, self.unanswered = None, 0
         self.primed_for = self.pending[0]
         return result
 
@@ -734,6 +738,7 @@ class Run:
         """What the server says of the model, once the system can run trials."""
         while (facts := self.prepared(crew)) is None:
             self.wait(crew)
+        self.down_since = None
         return facts
 
     def go(self, crew) -> None:
@@ -800,9 +805,9 @@ def continue_log(log, text, header, taken, cases):
 
 def begin_log(log, text, header, taken, facts):
     """Write a new log's header and the rows that it takes over; the same text as if read back."""
-    rows, entries = taken or ([], {})
-    if facts:
-        header["environment"]["server"] = facts
+    rows, entries, told = taken or ([], {}, None)
+    if facts or told:
+        header["environment"]["server"] = facts or told
     log.keep(text)
     log.append([{**header, **entries}, *rows])
     sync_folder(log.path.parent)
@@ -1052,7 +1057,7 @@ class Progress:
 # The command line
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP: the first one ends the run in good order, a second one at once."""
+    """Ctrl-C, SIGTERM and SIGHUP: the first ends the run in good order, any further one at once."""
 
     def __init__(self):
         self.signum = self.wake = None
@@ -1065,8 +1070,8 @@ class Signals:
             signal.signal(number, self._handle)
 
     def _handle(self, signum, frame):
-        for number in self.numbers:
-            signal.signal(number, signal.SIG_DFL)
+        if self.signum is not None:
+            os._exit(128 + signum)
         self.signum = signum
         if self.wake is None:
             raise Interrupted(signum)

@@ -265,14 +265,18 @@ class DeadlineReader(io.RawIOBase):
     A socket's own timeout starts anew with every byte."""
 
     def __init__(self, sock, allowance):
-        self.sock, self.allowance = sock, allowance
+        self.sock, self.allowance, self.bytes = sock, allowance, 0
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
         self.sock.settimeout(self.allowance.left())
-        return self.sock.recv_into(buffer)
+        received = self.sock.recv_into(buffer)
+        self.bytes += received
+        if self.bytes > MOST_BYTES:
+            raise ValueError(f"an answer of over {MOST_BYTES} bytes")
+        return received
 
     def makefile(self, mode):
         """What http.client asks of a socket."""
@@ -447,8 +451,8 @@ class Server:
             with self.location_lock:
                 self.located = None     # the name may stand for another place by now
             raise
-        except (OSError, HTTPException, ValueError) as error:
-            raise self.fault(connection, error) from error
+        except (OSError, HTTPException, ValueError, OverflowError, MemoryError) as error:
+            raise self.fault(connection, error) from error      # the last two: a chunk of an absurd size
         finally:
             self.give_back(connection)
 
@@ -457,7 +461,10 @@ class Server:
         allowance = self.allow(ASK_TIMEOUT_S)
         url = self.locate()[0].url
         try:
-            status, content = self.ask("GET", path, allowance)
+            try:
+                status, content = self.ask("GET", path, allowance)
+            except ConnectionError:     # a kept connection may end just as it is used; asking again is harmless
+                status, content = self.ask("GET", path, allowance)
         except (TimeoutError, ConnectionError) as error:
             raise SystemDown(f"{url} does not answer GET {path} ({error}): "
                              "restart the server with `ollama serve`", may_return=True) from error
@@ -816,7 +823,9 @@ class OllamaChat:
         """The answer of one trial; any other end raises the error that names it, with metadata."""
         text, seed = message_text(case), self.seed_for(trial)
         if self.server_version is None or self.server.broken > self.server.vouched:
-            self.server_version = self.server.version()
+            came_back, self.server_version = self.server_version is not None, self.server.version()
+            if came_back:
+                self.check_digest()     # it may hold another model under the tag by now
         told = {"seed": seed, "temperature": self.options["temperature"],
                 "server_version": self.server_version, "timeout_s": self.timeout_s,
                 "after_prime": self.take_warmed()}
