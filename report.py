@@ -1533,7 +1533,8 @@ def trial_words(row) -> str:
 def answer_html(ident, group, total) -> str:
     """One answer of a case: its verdict, check, reason, output or raw reply, and the trials that gave it."""
     row, verdict = group[0], verdict_of(group[0])
-    facts = [(key, isolated(row[key])) for key in ("check", "reason") if row[key]] + answer_fact(row)
+    facts = [(key, isolated(shortened(row[key], REPLY_LETTERS))) for key in ("check", "reason")
+             if row[key]] + answer_fact(row)
     facts.append(("trial" if len(group) == 1 else "trials", "; ".join(map(trial_words, group))))
     told = "".join(f"<dt>{word}</dt><dd>{fact}</dd>" for word, fact in facts)
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '

@@ -3948,6 +3948,12 @@ class ThePage(unittest.TestCase):
         _, text, _ = page_of(told(run_record(QWEN, "one", REFUSES)), told(run_record(QWEN, "two", REFUSES)))
         self.assertLess(len(text.encode()), 120_000)
 
+    def test_very_long_texts_are_cut(self):
+        record = told(run_record({"a": "-!"}))
+        record["results"][0]["output"], record["results"][1]["metadata"]["reply"] = "o" * 1_000_000, "r" * 1_000_000
+        record["results"][0]["reason"], record["results"][1]["reason"] = "w" * 1_000_000, f"E: {'e' * 1_000_000}"
+        self.assertLess(len(page_of(record)[1]), 100_000)
+
     def test_a_page_of_200_cases_and_100_trials_stays_small(self):
         record = told(run_record({f"case-{place}": "++-x!" * 20 for place in range(200)}))
         text = report.html_page(report.build_report([record]), [record])
