@@ -4128,9 +4128,10 @@ class TheRecords(InFolder):
     def test_the_three_steps_and_the_log_itself_give_the_same_report(self):
         for log in (HERE / "recorded").glob("*.jsonl"):
             self.rebuild(log)
-            done = script("report.py", f"{log.stem}.json", "--out", "steps.json", cwd=self.folder)
+            done = script("report.py", f"{log.stem}.json", "--out", "steps.json", "--out", "steps.html", "--out", "steps.svg", cwd=self.folder)
             direct = script("report.py", log, cwd=self.folder)
-            self.assertEqual((self.folder / "steps.json").read_bytes(), (self.folder / f"{log.stem}-report.json").read_bytes())
+            for made, suffix in (("-report.json", "json"), (".html", "html"), (".svg", "svg")):
+                self.assertEqual((self.folder / f"steps.{suffix}").read_bytes(), (self.folder / f"{log.stem}{made}").read_bytes())
             self.assertEqual(re.sub("(wrote|next).*\n", "", done.stdout).strip(), re.sub("next.*\n", "", direct.stdout).strip())
 
     def test_the_stopped_record_was_really_stopped(self):
