@@ -113,8 +113,8 @@ class InFolder(unittest.TestCase):
 
 
 def script(name, *words, cwd=None, env=None, **options):
-    """A finished run of one of the scripts as a real process."""
-    return subprocess.run([sys.executable, str(HERE / name), *map(str, words)], cwd=cwd, capture_output=True, text=True,
+    """A finished run of one of the scripts as a real process, on a bare interpreter (-S), which starts sooner."""
+    return subprocess.run([sys.executable, "-S", str(HERE / name), *map(str, words)], cwd=cwd, capture_output=True, text=True,
                           encoding="utf-8", timeout=60, stdin=subprocess.DEVNULL,
                           env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "", **(env or {})}, **options)
 
@@ -1041,7 +1041,6 @@ class Processes(InFolder):
         self.write("slow.py", SLOW_SYSTEM)
 
     def start(self, *words, system="slow:slow", trials=10, log=None, **options):
-        # -S: the tool needs no site packages, and hundreds of processes start sooner without.
         return subprocess.Popen([sys.executable, "-S", str(HERE / "bench.py"), "--system", system, "--trials", str(trials),
                                  "--log", str(log or self.log), *map(str, words)], cwd=self.folder, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, encoding="utf-8", stdin=subprocess.DEVNULL,
