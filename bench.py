@@ -319,7 +319,7 @@ def to_recording(log_path, case_set: dict) -> dict:
         raise BenchError(f"{log_path}: bench_version is {shown(header['bench_version'])}, this is {BENCH_VERSION}: "
                          "read it with the bench.py that wrote it")
     if header["case_set_sha256"] != case_set["sha256"]:
-        recorded, now = shown(header["case_set_sha256"])[1:13], case_set["sha256"][:12]
+        recorded, now = str(header["case_set_sha256"])[:12], case_set["sha256"][:12]
         raise BenchError(f"{log_path}: its case set ({recorded}) is not {case_set['name']} as it is now ({now}): give "
                          "its own with --cases; bench.py --from carries the trials of unchanged inputs into a new log")
     try:
@@ -388,7 +388,7 @@ class LogFile:
         self.size = len(self.data)
         if hasattr(os, "register_at_fork"):     # a child that a system forks must not hold the lock on
             own = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: own() and os.close(own().fd))
+            os.register_at_fork(after_in_child=lambda: own() and own().close())
 
     def __enter__(self):
         return self
@@ -396,7 +396,13 @@ class LogFile:
     def __exit__(self, *exception):
         if self.created and self.size == 0 and self._at_path():
             self.path.unlink()      # nothing was run: leave no empty file
-        os.close(self.fd)
+        self.close()
+
+    def close(self) -> None:
+        """Give the file and its lock back, once: its number may be another file's by the next time."""
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
 
     def _open_locked(self):
         while True:
@@ -621,6 +627,16 @@ def call_hook(system, name, *arguments):
         raise RunError(f"{name} of {system.name} raised {type(error).__name__}: {error}") from error
 
 
+def tell(progress, text, urgent=False) -> None:
+    """Say what the run does while no trial ends, where there is somebody to say it."""
+    if hasattr(progress, "note"):
+        progress.note(text, urgent)
+
+
+def tell_away(progress, wait_s) -> None:
+    tell(progress, f"the system is away, waiting up to {format_duration(wait_s)}", urgent=True)
+
+
 class Run:
     """One invocation on one open log: which trials are pending, and why it stops."""
 
@@ -640,11 +656,6 @@ class Run:
         not_run = len(self.plan) - self.already_logged - self.ran
         return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
                 "not_run": not_run, "stopped_by_budget": self.stopped_by_budget}
-
-    def note(self, text, urgent=False) -> None:
-        """Say what the run does while no trial ends."""
-        if self.progress and hasattr(self.progress, "note"):
-            self.progress.note(text, urgent)
 
     def budget_spent(self) -> bool:
         """Whether the time is up while trials are left, which is noted."""
@@ -712,7 +723,7 @@ class Run:
     def prepared(self, crew) -> dict | None:
         """What prepare found, in a worker so that a signal ends it too; None, with down set, for a system that is away."""
         began = self.clock()
-        self.note("getting the system ready")
+        tell(self.progress, "getting the system ready")
         crew.start(None, self.prepare, self.pending[0])
         _, result = crew.result()
         self.idle_s += self.clock() - began
@@ -730,7 +741,7 @@ class Run:
         self.down_since = self.clock() if self.down_since is None else self.down_since
         if not self.down.may_return or self.clock() - self.down_since >= self.wait_s or self.budget_spent():
             raise self.down
-        self.note(f"the system is away, waiting up to {format_duration(self.wait_s)}", urgent=True)
+        tell_away(self.progress, self.wait_s)
         crew.wait(WAIT_PAUSE_S)
         self.idle_s += WAIT_PAUSE_S
 
@@ -773,7 +784,7 @@ class Run:
             call_hook(self.system, "close")
 
 
-def patiently(action, wait_s, clock):
+def patiently(action, wait_s, clock, progress):
     """What action returns, tried again for wait_s seconds while it raises a SystemDown that may mend itself."""
     since = clock()
     while True:
@@ -782,6 +793,7 @@ def patiently(action, wait_s, clock):
         except SystemDown as down:
             if not down.may_return or clock() - since >= wait_s:
                 raise
+        tell_away(progress, wait_s)
         time.sleep(WAIT_PAUSE_S)
 
 
@@ -822,7 +834,8 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     Returns {planned, already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is
     raised once trials could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
     cases = harness.plan(case_set, splits, trials)
-    header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock)
+    header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock,
+                       progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, progress)

@@ -774,6 +774,31 @@ class ARun(InFolder):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "this system has no fork")
+    def test_a_fork_after_the_run_closes_nothing_of_the_child(self):
+        with bench.LogFile(self.log) as log:
+            number = log.fd
+        with open(self.write("other", "x"), "rb") as other:
+            self.assertEqual(other.fileno(), number)        # the log's number is another file's by now
+            child = os.fork()
+            if not child:
+                with contextlib.suppress(OSError):
+                    os.fstat(number)
+                    os._exit(0)
+                os._exit(1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_waiting_for_an_identity_is_told(self):
+        class Away(Scripted):
+            @property
+            def model(self):
+                return away.pop()()
+        away, told = [lambda: "m", lambda: (_ for _ in ()).throw(SystemDown("away", may_return=True))], []
+        progress = mock.Mock(note=lambda text, urgent: told.append(text))
+        with mock.patch.object(bench, "WAIT_PAUSE_S", 0.01):
+            self.assertEqual(self.run_small(Away(), wait_s=30, progress=progress)["ran"], 6)
+        self.assertEqual(told[0], "the system is away, waiting up to 30 s")
+
     def test_a_system_that_is_down_at_the_start_leaves_no_log(self):
         def check_model():
             raise SystemDown("no model")
