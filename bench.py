@@ -20,6 +20,8 @@ if __name__ == "__main__":
         if signal.getsignal(_number) != signal.SIG_IGN:
             signal.signal(_number, lambda number, frame: os._exit(128 + number))
 
+import harness      # the first import, since it refuses a Python that is too old for the others
+
 import argparse
 import codecs
 import contextlib
@@ -42,7 +44,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-import harness
 from harness import RunError, SystemDown, printable
 
 try:
@@ -196,7 +197,8 @@ def row_problem(row, header):
         return f"case {shown(case_id)} is not of the plan"
     if not isinstance(trial, int) or isinstance(trial, bool) or not 0 <= trial < header["trials"]:
         return f"trial {shown(trial)} is not of the plan"
-    if problem := harness.response_problem(row):
+    problem = harness.response_problem(row)
+    if problem:
         return problem
     if not isinstance(row.get("metadata"), dict) or row["latency_s"] is None:
         return "metadata or latency_s is missing"
@@ -431,11 +433,8 @@ class LogFile:
             return False
 
     def _read(self):
-        parts = []
         os.lseek(self.fd, 0, os.SEEK_SET)
-        while part := os.read(self.fd, 1 << 20):
-            parts.append(part)
-        return b"".join(parts)
+        return b"".join(iter(lambda: os.read(self.fd, 1 << 20), b""))
 
     def check(self) -> None:
         """BenchError when the path no longer names the open file, or something else wrote to it."""
@@ -574,8 +573,7 @@ class Crew:
             signals.wake = self.results
 
     def _work(self):
-        while job := self.jobs.get():
-            index, function, arguments = job
+        for index, function, arguments in iter(self.jobs.get, None):
             try:
                 result = function(*arguments)
             except BaseException as error:      # it is raised again, or judged, by the thread that takes the result
@@ -599,14 +597,16 @@ class Crew:
 
     def result(self) -> tuple:
         """(index, result) of the next job that ends. Raises Interrupted."""
-        while (found := self.wait(1)) is None:      # Windows sees a Ctrl-C only between two waits
-            pass
+        found = None
+        while found is None:
+            found = self.wait(1)        # Windows sees a Ctrl-C only between two waits
         return found
 
     def finished(self):
         """The results that have come in meanwhile, without waiting."""
         while not self.results.empty():
-            if found := self.results.get():
+            found = self.results.get()
+            if found:
                 self.busy -= 1
                 yield found
 
@@ -747,8 +747,10 @@ class Run:
 
     def first_prepared(self, crew) -> dict:
         """What the server says of the model, once the system can run trials."""
-        while (facts := self.prepared(crew)) is None:
+        facts = self.prepared(crew)
+        while facts is None:
             self.wait(crew)
+            facts = self.prepared(crew)
         self.down_since = None
         return facts
 

@@ -8,7 +8,12 @@ it depends on the machine, the time or the Python that made it.
 """
 
 import signal
+import sys
 
+if sys.version_info < (3, 11):      # an older Python must be able to read this far: no newer syntax in this file
+    sys.stderr.write("error: Python 3.11 or later is needed, this is {}.{}.{}: run {} with a newer one, such as "
+                     "python3.11\n".format(*sys.version_info[:3], sys.argv[0] or "it"))
+    sys.exit(2)
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)    # an interrupt during the imports below ends quietly
 
@@ -24,7 +29,6 @@ import keyword
 import math
 import os
 import re
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,8 +237,11 @@ def load_task(name: str):
 
 
 def task_identity(task) -> dict:
-    """{name, sha256} of a task module; the hash is over its source with newlines normalised."""
+    """{name, sha256} of a task module; the hash is over its source with newlines normalised.
+
+    A guard at its end grades nothing and is left out."""
     source = Path(task.__file__).read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    source = re.sub(rb'\n\n+if __name__ == "__main__":\n(?:[ \t].*\n|\n)*\Z', b"\n", source)
     return {"name": task.NAME, "sha256": hashlib.sha256(source).hexdigest()}
 
 
@@ -268,9 +275,8 @@ def one_case_problems(case, task):
         problems.append(f"split is {json.dumps(case.get('split'))}, not one of {', '.join(SPLITS)}")
     if "input" not in case or not isinstance(case["input"], (str, type(None))):
         problems.append("input is not there" if "input" not in case else "input is neither text nor null")
-    for key in case:
-        if key not in CASE_KEYS and (hint := nearest(key, CASE_KEYS)):
-            problems.append(f"unknown key {json.dumps(key)}{hint}")
+    problems += [f"unknown key {json.dumps(key)}{nearest(key, CASE_KEYS)}" for key in case
+                 if key not in CASE_KEYS and nearest(key, CASE_KEYS)]
     return problems + expectation_problems(case, task)
 
 
@@ -289,7 +295,8 @@ def case_file_problems(document, task):
         named = isinstance(case_id, str) and case_id.strip()
         where = f"case {printable(case_id)}" if named else f"cases[{number}]"
         problems += [f"{where}: {printable(problem)}" for problem in one_case_problems(case, task)]
-        if named and (earlier := first.setdefault(case_id.strip().casefold(), number)) != number:
+        earlier = first.setdefault(case_id.strip().casefold(), number) if named else number
+        if earlier != number:
             same = document["cases"][earlier]["id"] == case_id
             problems.append(f"cases[{number}]: the id {json.dumps(case_id)} is that of cases[{earlier}]"
                             + ("" if same else " but for case or space"))
@@ -538,8 +545,8 @@ def recording_problems(recording, case_set):
         if not isinstance(trials, list) or len(trials) != recording["trials"]:
             problems.append(f"case {case_id} has not {recording['trials']} trials")
         elif case_id in responses:
-            problems += [f"case {case_id}, trial {trial}: {problem}" for trial, response in enumerate(trials)
-                         if (problem := response_problem(response))]
+            found = enumerate(map(response_problem, trials))
+            problems += [f"case {case_id}, trial {trial}: {problem}" for trial, problem in found if problem]
     return problems
 
 

@@ -1052,3 +1052,8 @@ class Bayes:
 
 
 bayes = Bayes()
+
+
+if __name__ == "__main__":
+    import sys
+    sys.exit(print("error: model_triage.py holds systems and is no program: python3 bench.py measures them", file=sys.stderr) or 2)

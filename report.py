@@ -20,6 +20,8 @@ if __name__ == "__main__":
     # The other scripts lie beside this one, which Python does not look at when told to be safe (-P, -I).
     sys.path.append(os.path.dirname(os.path.realpath(__file__)))
 
+import harness      # the first import, since it refuses a Python that is too old for the others
+
 import argparse
 import json
 import math
@@ -33,7 +35,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import bench
-import harness
 from harness import RunError, is_number, printable
 
 REPORT_VERSION = "1"
@@ -346,7 +347,8 @@ def mistyped(value, kinds):
 
 def manifest_problem(manifest):
     """What keeps a run record with this manifest from being reported, or None."""
-    if problem := mistyped(manifest, MANIFEST):
+    problem = mistyped(manifest, MANIFEST)
+    if problem:
         return f"manifest: {problem}"
     if manifest["harness_version"] != harness.HARNESS_VERSION:
         return (f"harness_version is {manifest['harness_version']}, this report reads {harness.HARNESS_VERSION}: "
@@ -356,14 +358,16 @@ def manifest_problem(manifest):
     if manifest["trials"] < 1:
         return f"trials is {manifest['trials']}, not a whole number from 1 up"
     for key, kinds in (("task", NAMED), ("case_set", NAMED), ("system", {"name": str})):
-        if problem := mistyped(manifest[key], kinds):
+        problem = mistyped(manifest[key], kinds)
+        if problem:
             return f"manifest: {key}: {problem}"
     return None
 
 
 def row_problem(row):
     """What is wrong with the shape of one result, or None."""
-    if problem := mistyped(row, ROW):
+    problem = mistyped(row, ROW)
+    if problem:
         return problem
     verdict, metadata = row["verdict"], row["metadata"]
     if verdict not in VERDICTS:
@@ -386,7 +390,8 @@ def rows_problem(rows, trials):
     """What is wrong with the results of a run of that many trials a case, or None."""
     seen, first = set(), None
     for number, row in enumerate(rows):
-        if problem := row_problem(row):
+        problem = row_problem(row)
+        if problem:
             return f"results[{number}]: {problem}"
         trial = number % trials
         if trial == 0 and row["case_id"] in seen:
@@ -408,7 +413,8 @@ def record_problem(record):
     """What keeps a value from being reported as a run record, or None."""
     if isinstance(record, dict) and "responses" in record:
         return "it is a recording: grade it with harness.py run, or give the log itself"
-    if problem := mistyped(record, {"manifest": dict, "results": list}):
+    problem = mistyped(record, {"manifest": dict, "results": list})
+    if problem:
         return f"neither a run record nor a log: {problem}"
     return manifest_problem(record["manifest"]) or rows_problem(record["results"], record["manifest"]["trials"])
 
@@ -416,7 +422,8 @@ def record_problem(record):
 def check_records(records, names):
     """RunError, naming the file, for a malformed run record or one that does not belong with the first."""
     for record, name in zip(records, names):
-        if problem := record_problem(record):
+        problem = record_problem(record)
+        if problem:
             raise RunError(f"{name}: {problem}")
     first = records[0]["manifest"]
     for record, name in zip(records[1:], names[1:]):
@@ -611,7 +618,8 @@ def comparison(records, titles, policy) -> dict:
     """What two runs of the same cases say of each other; not_compared tells why they say nothing."""
     result = {"a": titles[0], "b": titles[1],
               **dict.fromkeys(("difference", "same_cases", "new_cases", "folded"))}
-    if reason := why_not_compared(records, titles):
+    reason = why_not_compared(records, titles)
+    if reason:
         return {**result, "not_compared": reason}
     cases = [rows_by_case(record) for record in records]
     called = [[row for row in record["results"] if "expects_rejection" not in row] for record in records]
@@ -723,7 +731,8 @@ def fold(texts, term, most=None) -> list:
         start, count, lead = 0, 0, ""
         while start < len(text):
             end, room = start, term.width - len(lead)
-            while end < len(text) and (room := room - bench.columns(text[end])) >= 0:
+            while end < len(text) and bench.columns(text[end]) <= room:
+                room -= bench.columns(text[end])
                 end += 1
             count += 1
             if end < len(text) and count == most:
@@ -846,7 +855,8 @@ def cost_lines(system) -> list:
     """Latency, tokens, time and money, where the trials tell them."""
     costs, latency, lines = system["costs"], system["latency_s"], []
     load, spent, paid, fast = costs["load_s"], costs["time_s"], costs["money"], costs["tokens_per_s"]
-    if timed := costs["model_s"] or latency["trials"] and latency:
+    timed = costs["model_s"] or latency["trials"] and latency
+    if timed:
         words = "model time, load apart" if costs["model_s"] else "latency"
         lines.append(f"{words}: median {seconds(timed['median'])}, p90 {seconds(timed['p90'])} (n {timed['trials']})")
     if load:
@@ -1022,7 +1032,8 @@ def format_group(group, term, most) -> list:
     reply, reason = f"  {len(group)}x  {reply_of(group[0])}", why_not_passed(group[0])
     whole = fold([f"{reply}   {reason}"], term, 2)
     told = " ".join(["trials" if len(group) > 1 else "trial", *(str(row["trial"]) for row in group)])
-    if seeds := amount(group, "seed"):
+    seeds = amount(group, "seed")
+    if seeds:
         told += "   " + " ".join(["seeds" if len(seeds) > 1 else "seed", *map(plain, seeds)])
     return ((whole if len(whole) == 1 else fold([reply, f"      {reason}"], term, most))
             + [term.paint(line, "not run") for line in fold([f"      {told}"], term)])

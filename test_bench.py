@@ -1,5 +1,6 @@
 """All tests: python3 -m unittest -v test_bench.py"""
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -4183,6 +4184,41 @@ def readme_commands(language):
 def times_masked(text):
     """The text with its measured times made equal: "median 0.1 ms" → "median T"."""
     return re.sub(r"\b(under )?\d+(\.\d+)? (ms|s)\b", "T", text)
+
+
+OLD_PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.[6-9].*/bin/python3")
+                     ) + sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.10.*/bin/python3"))
+
+
+class PythonsAndPrograms(unittest.TestCase):
+    def test_the_programs_keep_to_a_syntax_that_an_old_python_reads_as_far_as_its_refusal(self):
+        for name in ("bench.py", "report.py", "harness.py"):
+            ast.parse((HERE / name).read_text(encoding="utf-8"), feature_version=(3, 6))
+
+    @unittest.skipUnless(OLD_PYTHONS, "no Python from 3.6 to 3.10 is here")
+    def test_an_old_python_is_told_in_one_line_which_one_is_needed(self):
+        for python in OLD_PYTHONS:
+            version = python.parents[1].name
+            for name in ("bench.py", "report.py", "harness.py"):
+                done = subprocess.run([python, HERE / name], capture_output=True, encoding="utf-8", timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", (
+                    f"error: Python 3.11 or later is needed, this is {version}: run {HERE / name} with a newer one, such as python3.11\n")))
+
+    def test_what_is_no_program_says_which_one_to_use(self):
+        for name in ("triage_task.py", "model_triage.py"):
+            done = script(name)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, rf"^error: {name} .*: python3 bench.py .*\n$")
+
+    def test_a_guard_at_its_end_is_no_part_of_what_a_task_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def identity(text):
+                path = Path(folder) / "some.py"
+                path.write_text(text)
+                return harness.task_identity(SimpleNamespace(NAME="some", __file__=path))["sha256"]
+            checks = "NAME = 1\n"
+            self.assertEqual(identity(checks), identity(checks + '\n\nif __name__ == "__main__":\n    print(1)\n'))
+            self.assertNotEqual(identity(checks), identity(checks + '\n\nif __name__ == "__main__":\n    print(1)\nNAME = 2\n'))
 
 
 class TheReadme(InFolder):

@@ -101,3 +101,8 @@ def case_problems(case):
     return expectation_problems(case) + [
         problem for number, criterion in enumerate(criteria)
         for problem in criterion_problems(number, criterion, case.get("expect"))]
+
+
+if __name__ == "__main__":
+    import sys
+    sys.exit(print("error: triage_task.py is a task, not a program: python3 bench.py runs it, python3 report.py reports it", file=sys.stderr) or 2)
