@@ -638,12 +638,15 @@ def tell_away(progress, wait_s) -> None:
 
 
 class Run:
-    """One invocation on one open log: which trials are pending, and why it stops."""
+    """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
 
-    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, progress):
+    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, grade, progress, warn):
         self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
         self.plan = schedule(cases, trials)
-        self.budget_s, self.wait_s, self.progress = budget_s, wait_s, progress
+        self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
+        self.by_id = {case["id"]: case for case in cases}
+        self.verdicts = {case["id"]: ["not run"] * trials for case in cases}
+        self.check_raised = False
         self.started = clock()
         self.idle_s = 0.0       # spent on loading and waiting, which tells nothing of the trials' rate
         self.pending = deque()
@@ -656,6 +659,26 @@ class Run:
         not_run = len(self.plan) - self.already_logged - self.ran
         return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
                 "not_run": not_run, "stopped_by_budget": self.stopped_by_budget}
+
+    def judge(self, row) -> str | None:
+        """The verdict on a logged row, which is kept; None where nobody grades. The first check that raises is told."""
+        if not self.grade:
+            return None
+        try:
+            verdict, _, reason = self.grade(self.by_id[row["case_id"]], row)
+        except RunError as error:
+            verdict, reason = "incomplete", f"CheckError: {error}"
+        self.verdicts[row["case_id"]][row["trial"]] = verdict
+        if verdict == "incomplete" and reason.startswith("CheckError:") and not self.check_raised:
+            self.check_raised = True
+            self.warn(f"case {row['case_id']}, trial {row['trial']}: {reason}; mend the check, the trials are kept")
+        return verdict
+
+    def resume(self, rows) -> None:
+        """Count and judge the rows that the log holds already."""
+        self.already_logged = len(rows)
+        for row in rows:
+            self.judge(row)
 
     def budget_spent(self) -> bool:
         """Whether the time is up while trials are left, which is noted."""
@@ -707,8 +730,9 @@ class Run:
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
             self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with "
                                    f"{reason}: see what is wrong with it")
+        verdict = self.judge(row)
         if self.progress:
-            self.progress(self.counts(), self.clock() - self.started - self.idle_s, row)
+            self.progress(self.counts(), self.clock() - self.started - self.idle_s, row, verdict)
 
     def finish(self, index, result) -> None:
         """Log a trial that has ended, or note why it could not run."""
@@ -830,17 +854,19 @@ def begin_log(log, text, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, signals=None, progress=None, warn=lambda text: None) -> dict:
-    """Run the planned trials that the log does not hold, each appended to it as it ends.
+              redo_unanswered: bool = False, signals=None, grade=None, progress=None,
+              warn=lambda text: None) -> dict:
+    """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
-    Returns {planned, already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is
+    grade(case, response) gives (verdict, check, reason); progress(counts, elapsed_s, row, verdict) takes each trial,
+    and its begin(header, cases, verdicts), where it has one, what became of every trial so far. Returns {planned, already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is
     raised once trials could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
     cases = harness.plan(case_set, splits, trials)
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock,
                        progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path) as log:
-        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, progress)
+        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, grade, progress, warn)
         text = parse_log(log.data, log.path)
         if text.header:
             continue_log(log, text, header, taken, cases)
@@ -854,14 +880,16 @@ def run_pending(run, text, header, taken, signals):
     rows = text.rows if text.header else taken[0] if taken else []
     have = {(row["case_id"], row["trial"]) for row in rows}
     run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
-    run.already_logged = len(text.rows)
+    run.resume(text.rows)
+    if hasattr(run.progress, "begin"):
+        run.progress.begin(text.header or header, run.cases, run.verdicts)
     crew = Crew(min(run.workers, len(run.pending)), signals)
     try:
         ready = bool(run.pending) and not run.budget_spent()
         facts = run.first_prepared(crew) if ready else None
         if not text.header and (facts is not None or taken):
             begin_log(run.log, text, header, taken, facts)
-            run.already_logged = len(text.rows)
+            run.resume(text.rows)
         if ready:
             run.go(crew)
     except BaseException as error:
@@ -970,10 +998,14 @@ def format_grid(record: dict, term: Terminal, column=None) -> list:
     """The lines of the grid: a row a case, a cell a trial, passed of those that ran, a note.
 
     column = (heading, {case_id: text}) stands right-aligned between the count and the note."""
-    by_case = verdicts_by_case(record)
     refuses = {row["case_id"] for row in record["results"] if row.get("expects_rejection")}
+    return grid_lines(verdicts_by_case(record), refuses, term, column)
+
+
+def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
+    """The lines of the grid of {case_id: [verdict of each trial]}; refuses are the cases that cost no model call."""
     notes = {case: case_note(verdicts, case in refuses) for case, verdicts in by_case.items()}
-    trials = record["manifest"]["trials"]
+    trials = max(map(len, by_case.values()))
     counts = {case: f"{verdicts.count('pass')}/{trials - verdicts.count('not run')}"
               for case, verdicts in by_case.items()}
     heading, texts = column or ("", {})
@@ -1033,8 +1065,14 @@ class Progress:
         self.last = clock() - (self.every_s if self.live else 0)
         self.width, self.noted = 0, -math.inf
         self.called_s = []      # the latency of each model call
+        self.header, self.refuses, self.verdicts = {}, set(), {}
 
-    def __call__(self, counts, elapsed_s, row):
+    def begin(self, header, cases, verdicts):
+        """Learn the log's plan and what became of every trial so far; verdicts go on changing as the trials end."""
+        self.header, self.verdicts = header, verdicts
+        self.refuses = {case["id"] for case in cases if "expect_rejection" in case}
+
+    def __call__(self, counts, elapsed_s, row, verdict):
         if not is_refusal(row):
             self.called_s.append(row["latency_s"])
         if self.clock() - self.last < self.every_s:
@@ -1201,35 +1239,25 @@ def why_stopped(stop, counts) -> str:
     return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
-def show_grid(args, log, task, case_set) -> bool:
-    """Print the grid of what is logged so far; whether today's checks are not those that the log began with."""
-    record = harness.replay(to_recording(log, case_set), task, case_set, regrade=True)
-    print("", *format_grid(record, terminal(sys.stdout, args.color)), "", sep="\n")
-    began_with = record["manifest"]["provenance"].get("task")
-    regraded = began_with not in (None, record["manifest"]["task"])
-    if regraded:
-        warn("the checks have changed since this log began: the grid shows what today's make of it")
-    return regraded
-
-
 def report_command(args, regraded) -> str:
     """The command that reports the log, with the task and the cases where they are not the usual ones."""
     words = [str(args.log), *harness.unusual(args), *(["--regrade"] if regraded else [])]
     return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 
-def show_result(args, log, name, counts, called_s, stop, task, case_set) -> None:
+def show_result(args, log, progress, counts, stop, task) -> None:
     """The counts line, the grid of what is logged so far, and where to go from here."""
     width = terminal(sys.stdout).width if sys.stdout and sys.stdout.isatty() else math.inf
-    print(format_counts(name, counts, why_stopped(stop, counts), width), flush=True)
+    print(format_counts(progress.name, counts, why_stopped(stop, counts), width), flush=True)
     if not counts["already_logged"] + counts["ran"]:
         return
-    regraded = False
-    try:
-        regraded = show_grid(args, log, task, case_set)
-    except RunError:
-        if not stop:        # what stopped the run is what there is to tell
-            raise
+    if progress.verdicts:
+        print("", *grid_lines(progress.verdicts, progress.refuses, terminal(sys.stdout, args.color)), "", sep="\n")
+    now = harness.task_identity(task)
+    regraded = progress.header.get("task", now) != now
+    if regraded:
+        warn("the checks have changed since this log began: the grid shows what today's make of it")
+    called_s = progress.called_s
     calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now"
     if called_s:
         calls += f", median {format_latency(statistics.median(called_s))}"
@@ -1261,7 +1289,8 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     try:
         return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                          task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                         redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn), None
+                         redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn,
+                         grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:
         if error.keys == ["trials"]:
             raise BenchError(f"{error}; to extend it: {extending_command(args.words, args.log)}") from None
@@ -1290,7 +1319,7 @@ def bench(argv=None) -> int:
     log, progress = args.log.absolute(), Progress(system.name)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
-    say(show_result, args, log, system.name, counts, progress.called_s, stop, task, case_set)
+    say(show_result, args, log, progress, counts, stop, task)
     if signals.signum and not stop:
         stop = Interrupted(signals.signum)      # it came when the last trial had ended
     if isinstance(stop, SystemDown):

@@ -918,6 +918,45 @@ class ARun(InFolder):
         self.assertEqual(synced.call_count, 1 + 1 + 6)      # the header, the folder, the rows
 
 
+class GradingWhileRunning(InFolder):
+    def graded(self, check, *arguments, **options):
+        """(what progress was told of each trial, warnings, what progress knows in the end) of a small run."""
+        task, told, warnings = SimpleNamespace(NAME="small", CHECKS=(("check", check),)), [], []
+        progress = bench.Progress("small", io.StringIO())
+        with mock.patch.object(bench.Progress, "__call__", lambda self, counts, elapsed_s, row, verdict: told.append(
+                (row["case_id"], row["trial"], counts["ran"], verdict))):
+            self.run_small(*arguments, grade=lambda case, response: harness.grade(task, case, response),
+                           progress=progress, warn=warnings.append, **options)
+        return told, warnings, progress.verdicts
+
+    def test_each_trial_is_graded_when_it_ends(self):
+        told, _, verdicts = self.graded(lambda case, output: None if case["id"] == "one" else "no", trials=2)
+        self.assertEqual(told, [("one", 0, 1, "pass"), ("two", 0, 2, "fail"), ("one", 1, 3, "pass"), ("two", 1, 4, "fail")])
+        self.assertEqual(verdicts, {"one": ["pass", "pass"], "two": ["fail", "fail"]})
+
+    def test_what_was_logged_before_is_graded_too_and_what_never_ran_is_not(self):
+        self.run_small(budget_s=1, clock=steps(0, 0, 0, 0, 0, 0, 0, 2))
+        logged = len(self.rows())
+        with self.assertRaises(SystemDown), mock.patch.object(bench.Progress, "begin", autospec=True) as begun:
+            self.graded(lambda case, output: None, Scripted(lambda case, trial: SystemDown("gone")))
+        verdicts = begun.call_args[0][3]
+        self.assertEqual([verdict for trials in zip(*verdicts.values()) for verdict in trials],
+                         ["pass"] * logged + ["not run"] * (6 - logged))
+
+    def test_rows_taken_over_are_graded(self):
+        old = self.folder / "old.jsonl"
+        bench.run_bench(Scripted(), case_set("one", "two"), ["development"], 2, old)
+        told, _, verdicts = self.graded(lambda case, output: None, sources=[old])
+        self.assertEqual((len(told), verdicts), (2, {"one": ["pass"] * 3, "two": ["pass"] * 3}))
+
+    def test_a_check_that_raises_is_told_once_at_the_first_trial_that_it_hits(self):
+        told, warnings, verdicts = self.graded(lambda case, output: None if case["id"] == "one" else 1 / 0)
+        self.assertEqual(verdicts, {"one": ["pass"] * 3, "two": ["incomplete"] * 3})
+        self.assertEqual(len(warnings), 1)
+        self.assertRegex(warnings[0], "^case two, trial 0: CheckError: check check raised ZeroDivisionError.*; mend the check, the trials are kept$")
+        self.assertEqual(len(self.rows()), 6)
+
+
 class TakingOver(InFolder):
     def old(self, name, trials=2, system=None, cases=("one", "two")):
         path = self.folder / name
@@ -1451,7 +1490,7 @@ class TheGrid(unittest.TestCase):
         progress = bench.Progress("x", stream, clock=steps(0, 30, 70, 70))
         row = {"output": 1, "latency_s": 1}
         for ran in (1, 2):
-            progress({"planned": 8, "already_logged": 2, "ran": ran, "not_run": 6 - ran}, ran * 2.0, row)
+            progress({"planned": 8, "already_logged": 2, "ran": ran, "not_run": 6 - ran}, ran * 2.0, row, "pass")
         progress.erase()
         self.assertEqual(stream.getvalue(), "x: 4 of 8 trials, 0.5 a second, 8 s left\n")
 
