@@ -54,6 +54,10 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\
                          "\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 
 
+# What a message template may hold: {input}, or {input.FIELD} of an input that is an object.
+PLACEHOLDER = re.compile(r"\{input(?:\.([^{}]+))?\}")
+
+
 class CaseError(ValueError):
     """A case file with faults: the message lists all of them, one a line."""
 
@@ -338,6 +342,14 @@ def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) ->
 
 
 # Systems and one call
+
+def filled(template: str, case_input) -> str:
+    """A message template with a case's input in it: ("Sort {input.subject}", {"subject": "Bill"}) → "Sort Bill"."""
+    def text_for(found):
+        value = case_input if found[1] is None else case_input[found[1]]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return PLACEHOLDER.sub(text_for, template)
+
 
 def has(system, name):
     """Whether an object has an attribute, found without running a property."""

@@ -56,6 +56,7 @@ PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_BYTES = 1 << 26
 ENDED = "the call was ended because the run stops: run it again"
 DEFAULT_OPTIONS = {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096}
+TEXT_NUM_PREDICT = 512      # of a reply without a schema, which may be prose
 # Every token of the prompt must count, so an overlong one has to be refused, not cut.
 OVERFLOW = re.compile(r"exceed.{0,40}context|longer than the context", re.IGNORECASE | re.DOTALL)
 THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high"}
@@ -117,14 +118,14 @@ class BadReply(ReplyError):
     """What came back is no answer of Ollama's, or the connection broke."""
 
 
-def message_text(case: dict) -> str:
-    """The message of a case; Rejection when it is no text or blank."""
-    text = case.get("input")
-    if not isinstance(text, str):
+def message_of(case: dict):
+    """The input of a case, text or an object; Rejection when it is neither or blank."""
+    given = case.get("input")
+    if not isinstance(given, (str, dict)):
         raise Rejection("message is not text")
-    if not text.strip():
+    if not given or isinstance(given, str) and not given.strip():
         raise Rejection("message is blank")
-    return text
+    return given
 
 
 # The address
@@ -550,8 +551,8 @@ def facts_of(answer: dict) -> dict:
     return facts
 
 
-def output_of(answer: dict, facts: dict):
-    """The output that a chat answer holds; raises the error that names why there is none."""
+def output_of(answer: dict, facts: dict, as_json: bool):
+    """The output that a chat answer holds, JSON or text; raises the error that names why there is none."""
     reason, tokens = facts.get("done_reason"), facts.get("eval_count", "some")
     if not answer["done"]:
         raise UnfinishedReply("the server ended the reply before the model did (done is false)")
@@ -562,7 +563,7 @@ def output_of(answer: dict, facts: dict):
         raise TruncatedReply(f"the reply was cut after {tokens} tokens{thought}: raise num_predict, or num_ctx")
     if "thinking" in facts and not facts["reply"].strip():
         raise EmptyReply("no answer after the thinking")
-    return strict_json(facts["reply"])
+    return strict_json(facts["reply"]) if as_json else facts["reply"].strip()
 
 
 # Options
@@ -609,8 +610,10 @@ def option_value(name: str, given):
     raise RunError(f"option {name} is {json.dumps(given)}: it takes {KINDS[kind]}{bounds}{also}")
 
 
-def think_value(name: str):
+def think_value(name):
     """The API's value of a think setting: "on" → True."""
+    if isinstance(name, bool):
+        return name
     if name not in THINK:
         raise RunError(f"think is {json.dumps(name)}, not one of {', '.join(THINK)}"
                        f"{harness.nearest(name, THINK)}")
@@ -652,18 +655,21 @@ def mend_for(status, words, tag):
 
 
 class OllamaChat:
-    """An Ollama model as a system: the prompt and the message go in, JSON of the schema comes out."""
+    """An Ollama model as a system: the messages of what is asked go in, filled with a case's input; JSON of its
+    schema comes out, or text where it has none.
+
+    asked is {"messages": [{"role", "content": template}, …], "schema": … or None, "options": {…}, "think": … or None}."""
 
     version = "1"
     mode = "live"
     pauses_s = PAUSES_S
     probe_message = "Hello, are you open on Sunday?"
 
-    def __init__(self, tag: str, prompt: str, schema: dict, digest: str | None = None):
-        self.name, self.prompt, self.tools, self.digest = tag, prompt, [], digest
+    def __init__(self, tag: str, asked: dict, digest: str | None = None):
+        self.name, self.asked, self.tools, self.digest = tag, asked, [], digest
         self.pinned = digest is not None
-        self.format, self.schema = schema, harness.sha256(harness.canonical(schema))
-        self.options = {**DEFAULT_OPTIONS, "think": False}
+        self.set_options = {}
+        self.options = self.settled()
         self.timeout_s = TIMEOUT_S
         self.server = Server()
         self.server_version = None
@@ -677,14 +683,47 @@ class OllamaChat:
             self.digest = self.installed()[:12]
         return f"{self.name}@{self.digest[:12]}"
 
+    @property
+    def prompt(self) -> str:
+        """What stands for the messages in the identity: the text of the triage prompt, else a hash."""
+        messages = self.asked["messages"]
+        if messages == TRIAGE["messages"]:
+            return PROMPT
+        return "sha256:" + harness.sha256(harness.canonical(messages))
+
+    @property
+    def schema(self) -> str | None:
+        """The hash of the reply's JSON schema, or None where the reply is text."""
+        schema = self.asked.get("schema")
+        return None if schema is None else harness.sha256(harness.canonical(schema))
+
+    def settled(self) -> dict:
+        """The options of every trial and think: what was set wins over what the task asks for, and that over ours."""
+        try:
+            wanted = {name: option_value(name, value) for name, value in (self.asked.get("options") or {}).items()}
+            think = self.asked.get("think")
+            wanted.update({} if think is None else {"think": think_value(think)})
+        except RunError as error:
+            raise RunError(f"the task asks for what Ollama has not: {error}") from None
+        shorter = {} if self.asked.get("schema") is not None else {"num_predict": TEXT_NUM_PREDICT}
+        return {**DEFAULT_OPTIONS, **shorter, "think": False, **wanted, **self.set_options}
+
+    def asking(self, asked: dict) -> "OllamaChat":
+        """The same model, asked something else; RunError names an option or a value that Ollama has not."""
+        system = copy.copy(self)
+        system.asked, system.server = asked, Server()
+        system.options = system.settled()
+        return system
+
     def configured(self, options: dict | None = None, think: str | None = None,
                    timeout_s: float | None = None) -> "OllamaChat":
         """The same system with other settings; RunError names an option or a value that Ollama has not."""
         system = copy.copy(self)
         given = {name: option_value(name, value) for name, value in (options or {}).items()}
-        system.options = {**self.options, **given}
         if think is not None:
-            system.options["think"] = think_value(think)
+            given["think"] = think_value(think)
+        system.set_options = {**self.set_options, **given}
+        system.options = system.settled()
         if timeout_s is not None:
             system.timeout_s = timeout_value(timeout_s)
         system.server = Server()
@@ -721,13 +760,16 @@ class OllamaChat:
         raise SystemDown(f"{self.name} was {self.digest} when this began, the server now has {digest[:12]}: "
                          "put the old model back, or measure the new one as a run of its own")
 
-    def request(self, text, seed, **options) -> bytes:
-        """The body of POST /api/chat for one message."""
+    def messages(self, given) -> list:
+        """The messages to send for a case's input."""
+        return [{**message, "content": harness.filled(message["content"], given)} for message in self.asked["messages"]]
+
+    def request(self, messages, seed, **options) -> bytes:
+        """The body of POST /api/chat for these messages."""
         options = {**self.options, "seed": seed, **options}
-        think = options.pop("think")
-        messages = [{"role": "system", "content": self.prompt}, {"role": "user", "content": text}]
+        think, schema = options.pop("think"), self.asked.get("schema")
         return json.dumps({"model": self.name, "messages": messages, "stream": False, "think": think,
-                           "format": self.format, "truncate": False, "shift": False,
+                           **({} if schema is None else {"format": schema}), "truncate": False, "shift": False,
                            "options": options}).encode("ascii")
 
     def send(self, body, seconds, metadata) -> dict:
@@ -765,11 +807,11 @@ class OllamaChat:
         return SystemDown(f"the server at {url} refuses the request (HTTP {status}: {words}): "
                           f"{mend_for(status, words, self.name)}")
 
-    def warm(self, text) -> None:
-        """Have a message's request answered with one token, discarded: the model is loaded, its cache filled."""
+    def warm(self, messages) -> None:
+        """Have a request answered with one token, discarded: the model is loaded, its cache filled."""
         with self.server.lock:
             self.warmed = True
-        body = self.request(text, self.seed_for(0), num_predict=1)
+        body = self.request(messages, self.seed_for(0), num_predict=1)
         self.send(body, max(WARM_TIMEOUT_S, self.timeout_s), {})
 
     def check_model(self) -> None:
@@ -777,7 +819,8 @@ class OllamaChat:
         self.server_version = self.server.version()
         self.check_digest()
         try:
-            self.warm(self.probe_message)
+            self.warm([{**message, "content": harness.PLACEHOLDER.sub(self.probe_message, message["content"])}
+                       for message in self.asked["messages"]])
         except ContextOverflow as error:
             raise SystemDown(f"not even a short message fits the context ({error}): raise num_ctx") from error
         except ServerError as error:
@@ -791,7 +834,7 @@ class OllamaChat:
         """Put the server's cache where the trials before had it; cases are theirs, the latest last."""
         for case in reversed(cases):
             try:
-                self.warm(message_text(case))
+                self.warm(self.messages(message_of(case)))
             except (Rejection, ContextOverflow):
                 continue        # neither ever reached the model
             except (ReplyError, TimeoutError):
@@ -821,7 +864,7 @@ class OllamaChat:
 
     def respond(self, case: dict, trial: int) -> Answer:
         """The answer of one trial; any other end raises the error that names it, with metadata."""
-        text, seed = message_text(case), self.seed_for(trial)
+        messages, seed = self.messages(message_of(case)), self.seed_for(trial)
         if self.server_version is None or self.server.broken > self.server.vouched:
             came_back, self.server_version = self.server_version is not None, self.server.version()
             if came_back:
@@ -831,9 +874,9 @@ class OllamaChat:
                 "after_prime": self.take_warmed()}
         facts = {}
         try:
-            answer = self.send(self.request(text, seed), self.timeout_s, told)
+            answer = self.send(self.request(messages, seed), self.timeout_s, told)
             facts = facts_of(answer)
-            return Answer(output_of(answer, facts), {**facts, **told})
+            return Answer(output_of(answer, facts, self.schema is not None), {**facts, **told})
         except (ReplyError, TimeoutError, ValueError) as error:
             error.metadata = {**facts, **told}
             raise
@@ -868,13 +911,15 @@ SCHEMA = {
     "required": ["category", "needs_human"],
     "additionalProperties": False,
 }
+TRIAGE = {"messages": [{"role": "system", "content": PROMPT}, {"role": "user", "content": "{input}"}],
+          "schema": SCHEMA, "options": {}, "think": None}
 
 
 class ModelTriage(OllamaChat):
     """An Ollama model that triages messages; without a digest it is the one that is installed now."""
 
     def __init__(self, tag: str, digest: str | None = None):
-        super().__init__(tag, PROMPT, SCHEMA, digest)
+        super().__init__(tag, TRIAGE, digest)
 
 
 gemma = ModelTriage("gemma4:e2b", "b37049369adf")
@@ -1042,7 +1087,9 @@ class Bayes:
 
     def respond(self, case: dict, trial: int) -> Answer:
         """The answer of one trial, with its share of the weights; Rejection of a blank or missing message."""
-        text = message_text(case)
+        text = message_of(case)
+        if not isinstance(text, str):
+            raise Rejection("message is not text")
         seed = self.seed_for(trial)
         weights = label_weights(self.fitted, text)
         label = draw(weights, seed, text)

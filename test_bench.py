@@ -2061,6 +2061,11 @@ class ServerAddress(unittest.TestCase):
         self.assertEqual(len(slow), 1)
 
 
+def asked(prompt, schema=None):
+    """What a task asks with one user message."""
+    return {"messages": [{"role": "user", "content": prompt}], "schema": schema, "options": {}, "think": None}
+
+
 class OneRequest(unittest.TestCase):
 
     def test_a_trial_is_one_request(self):
@@ -2088,13 +2093,51 @@ class OneRequest(unittest.TestCase):
                 "seed": 1003, "temperature": 1.0, "server_version": "0.33.0", "timeout_s": 120.0,
                 "after_prime": False, "tries": 1}))
 
-    def test_any_prompt_and_schema_make_a_system(self):
+    def test_any_messages_and_schema_make_a_system(self):
         schema = {"type": "array", "items": {"type": "integer"}}
+        counting = asked("Count the words and the vowels of: {input}", schema)
         with FakeOllama({"body": chat_body("[3, 4]")}) as server:
-            system = model_triage.OllamaChat("smollm2:135m", "Count the words and the vowels.", schema)
-            self.assertEqual(system.respond(CASE, 0).output, [3, 4])
+            system = model_triage.OllamaChat("smollm2:135m", counting)
+            self.assertEqual(system.respond({"input": "Ten {input} eggs"}, 0).output, [3, 4])
             chat, = server.chats
-        self.assertEqual((chat["messages"][0]["content"], chat["format"]), ("Count the words and the vowels.", schema))
+        self.assertEqual((chat["messages"], chat["format"]), (
+            [{"role": "user", "content": "Count the words and the vowels of: Ten {input} eggs"}], schema))
+        self.assertEqual((system.prompt, system.schema, system.asked), (
+            "sha256:" + harness.sha256(harness.canonical(counting["messages"])), harness.sha256(harness.canonical(schema)),
+            counting))
+
+    def test_the_fields_of_an_input_fill_the_messages_and_a_reply_without_a_schema_is_text(self):
+        naming = asked("{input.a} or {input.b}? {not} {input.c}")
+        with FakeOllama({}, {"body": chat_body(" \n It is B. \n")}) as server:
+            system = ModelTriage("smollm2:135m").asking(naming)
+            system.check_model()
+            self.assertEqual(system.respond({"input": {"a": "A", "b": "{input.a}", "c": [1, "é"]}}, 0).output, "It is B.")
+            probe, chat = server.chats
+        hello = system.probe_message
+        self.assertEqual([sent["messages"][0]["content"] for sent in (probe, chat)],
+                         [f"{hello} or {hello}? {{not}} {hello}", 'A or {input.a}? {not} [1, "é"]'])
+        self.assertEqual(("format" in chat, chat["options"]["num_predict"]), (False, 512))
+        self.assertIsNone(harness.system_identity(system)["schema"])
+
+    def test_what_the_task_asks_for_loses_against_what_is_set_in_either_order(self):
+        wanted = {**asked("{input}"), "options": {"temperature": 0.2, "top_k": 5}, "think": "high"}
+        model = ModelTriage("smollm2:135m")
+        for system in (model.asking(wanted).configured({"top_k": "9"}, "off"), model.configured({"top_k": "9"}, "off").asking(wanted)):
+            self.assertEqual(system.options, {"temperature": 0.2, "num_predict": 512, "num_ctx": 4096, "think": False, "top_k": 9})
+        self.assertEqual(model.asking(wanted).options["think"], "high")
+        self.assertEqual(model.options, {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096, "think": False})
+
+    def test_what_the_task_asks_for_is_checked_like_an_option(self):
+        for changes, message in (({"options": {"top_k": "x"}}, 'option top_k is "x": it takes a whole number from 0 up'),
+                                 ({"options": {"temprature": 1}}, 'unknown option "temprature"; did you mean "temperature"?'),
+                                 ({"think": "of"}, 'think is "of", not one of off, on, low, medium, high; did you mean "off"?')):
+            with self.assertRaises(RunError) as caught:
+                ModelTriage("smollm2:135m").asking({**asked("{input}"), **changes})
+            self.assertEqual(str(caught.exception), f"the task asks for what Ollama has not: {message}")
+
+    def test_a_model_that_is_asked_the_triage_again_is_the_same_system(self):
+        gemma = model_triage.gemma
+        self.assertEqual(harness.system_identity(gemma.asking(asked("{input}")).asking(gemma.asked)), harness.system_identity(gemma))
 
     def test_the_identity_of_a_pinned_model_needs_no_server(self):
         self.assertEqual({**harness.system_identity(model_triage.gemma), "prompt": None}, {
