@@ -39,7 +39,7 @@ import threading
 import time
 import unicodedata
 import weakref
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -60,6 +60,8 @@ HEADER_START = harness.IRREPLACEABLE + b': "'
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
+# So many model calls without one that could be graded, and most of them for one reason, are a wrong setting.
+HOPELESS_CALLS = 5
 WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
@@ -80,6 +82,10 @@ class PlanDiffers(BenchError):
     def __init__(self, message, keys):
         super().__init__(message)
         self.keys = keys
+
+
+class Hopeless(BenchError):
+    """No model call of a run could be graded, and the run was to stop then."""
 
 
 class Interrupted(BaseException):
@@ -615,6 +621,25 @@ class Crew:
             self.jobs.put(None)
 
 
+def outcome(row) -> str | None:
+    """What a logged trial ended as where nothing can be graded: the name of its error; else None."""
+    return None if "output" in row else row["error"]["types"][0]
+
+
+def is_hopeless(calls) -> bool:
+    """Whether, of model calls counted by what they ended as, none could be graded and several ended alike."""
+    return None not in calls and max(calls.values(), default=0) >= HOPELESS_CALLS
+
+
+def hopeless_text(system, calls) -> str:
+    """What such calls ended as and the setting to change: "none of 5 model calls …: 5 TruncatedReply: raise …"."""
+    (name, number), = calls.most_common(1)
+    total = sum(calls.values())
+    advice = call_hook(system, "advice", name)
+    ended = f"all ended as {name}" if number == total else f"{number} ended as {name}"
+    return f"none of {total} model calls could be graded, {ended}" + (f": {advice}" if advice else "")
+
+
 def call_hook(system, name, *arguments):
     """What an optional method of a system returns, None where it has none; RunError for what it should not raise."""
     if not harness.has(system, name):
@@ -640,13 +665,17 @@ def tell_away(progress, wait_s) -> None:
 class Run:
     """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
 
-    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, grade, progress, warn):
+    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
+                 warn):
         self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
         self.plan = schedule(cases, trials)
         self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
         self.by_id = {case["id"]: case for case in cases}
         self.verdicts = {case["id"]: ["not run"] * trials for case in cases}
-        self.check_raised = False
+        self.stop_if_hopeless = stop_if_hopeless
+        self.check_raised = self.hopeless = False
+        self.calls = Counter()      # the model calls of this invocation by what they ended as
+        self.warned = set()
         self.started = clock()
         self.idle_s = 0.0       # spent on loading and waiting, which tells nothing of the trials' rate
         self.pending = deque()
@@ -733,6 +762,25 @@ class Run:
         verdict = self.judge(row)
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started - self.idle_s, row, verdict)
+        if not is_refusal(row):
+            self.calls[outcome(row)] += 1
+
+    def see_hope(self) -> None:
+        """Say once that no trial of the run can be graded, or stop it there where that is asked for."""
+        if self.hopeless or not is_hopeless(self.calls):
+            return
+        self.hopeless = True
+        text = hopeless_text(self.system, self.calls)
+        if self.stop_if_hopeless:
+            raise Hopeless(f"{text}; stopped by --stop-if-hopeless")
+        self.warn(f"{text}; the run goes on (--stop-if-hopeless would end it)")
+
+    def tell_warnings(self) -> None:
+        """Pass on what the system warns of, each text once."""
+        for text in getattr(self.system, "warnings", None) or ():
+            if text not in self.warned:
+                self.warned.add(text)
+                self.warn(text)
 
     def finish(self, index, result) -> None:
         """Log a trial that has ended, or note why it could not run."""
@@ -743,6 +791,7 @@ class Run:
             raise result
         else:
             self.log_row(index, *result)
+            self.see_hope()
 
     def prepared(self, crew) -> dict | None:
         """What prepare found, in a worker so that a signal ends it too; None, with down set, for a system that is away."""
@@ -751,6 +800,7 @@ class Run:
         crew.start(None, self.prepare, self.pending[0])
         _, result = crew.result()
         self.idle_s += self.clock() - began
+        self.tell_warnings()
         if isinstance(result, SystemDown):
             self.down = result
             return None
@@ -790,6 +840,17 @@ class Run:
             else:
                 self.wait(crew)
                 self.prepared(crew)
+
+    def confirm(self, crew) -> None:
+        """See at the end that the system is still the one of the log; raises the SystemDown that names another."""
+        if not self.ran or not harness.has(self.system, "confirm"):
+            return
+        crew.start(None, call_hook, self.system, "confirm")
+        _, result = crew.result()
+        if isinstance(result, SystemDown) and result.may_return:
+            self.warn(f"that the system is still the same could not be seen at the end: {result}")
+        elif isinstance(result, BaseException):
+            raise result
 
     def stop(self, crew) -> None:
         """Keep the trials that have ended, and end the calls in flight."""
@@ -854,19 +915,20 @@ def begin_log(log, text, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, signals=None, grade=None, progress=None,
+              redo_unanswered: bool = False, stop_if_hopeless: bool = False, signals=None, grade=None, progress=None,
               warn=lambda text: None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
-    grade(case, response) gives (verdict, check, reason); progress(counts, elapsed_s, row, verdict) takes each trial,
-    and its begin(header, cases, verdicts), where it has one, what became of every trial so far. Returns {planned, already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is
-    raised once trials could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
+    grade(case, response) gives (verdict, check, reason). progress(counts, elapsed_s, row, verdict) takes each trial;
+    its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
+    already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
+    could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
     cases = harness.plan(case_set, splits, trials)
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock,
                        progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path) as log:
-        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, grade, progress, warn)
+        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn)
         text = parse_log(log.data, log.path)
         if text.header:
             continue_log(log, text, header, taken, cases)
@@ -882,7 +944,7 @@ def run_pending(run, text, header, taken, signals):
     run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
     run.resume(text.rows)
     if hasattr(run.progress, "begin"):
-        run.progress.begin(text.header or header, run.cases, run.verdicts)
+        run.progress.begin(text.header or header, run.cases, run.verdicts, run.calls)
     crew = Crew(min(run.workers, len(run.pending)), signals)
     try:
         ready = bool(run.pending) and not run.budget_spent()
@@ -892,6 +954,7 @@ def run_pending(run, text, header, taken, signals):
             run.resume(text.rows)
         if ready:
             run.go(crew)
+            run.confirm(crew)
     except BaseException as error:
         run.stop(crew)
         error.counts = run.counts()
@@ -1065,11 +1128,11 @@ class Progress:
         self.last = clock() - (self.every_s if self.live else 0)
         self.width, self.noted = 0, -math.inf
         self.called_s = []      # the latency of each model call
-        self.header, self.refuses, self.verdicts = {}, set(), {}
+        self.header, self.refuses, self.verdicts, self.calls = {}, set(), {}, {}
 
-    def begin(self, header, cases, verdicts):
-        """Learn the log's plan and what became of every trial so far; verdicts go on changing as the trials end."""
-        self.header, self.verdicts = header, verdicts
+    def begin(self, header, cases, verdicts, calls):
+        """Learn the log's plan, and what goes on changing: each trial's verdict, what the model calls ended as."""
+        self.header, self.verdicts, self.calls = header, verdicts, calls
         self.refuses = {case["id"] for case in cases if "expect_rejection" in case}
 
     def __call__(self, counts, elapsed_s, row, verdict):
@@ -1088,6 +1151,11 @@ class Progress:
         if self.live or urgent and self.clock() - self.noted >= self.every_s:
             self.noted = self.clock()
             self._put(f"{self.name}: {text}")
+
+    def warn(self, text):
+        """Say a warning on lines of its own."""
+        self.erase()
+        warn(text)
 
     def _put(self, line):
         try:
@@ -1163,6 +1231,8 @@ def parse_args(argv):
     add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
     add("--wait-s", type=harness.seconds, default=0, metavar="N",
         help="wait up to N seconds for a server that is away (default: 0)")
+    add("--stop-if-hopeless", action="store_true",
+        help="stop when the first 5 model calls end alike and none can be graded")
     add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
         help="a sampling option of Ollama; repeatable")
     add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
@@ -1233,7 +1303,8 @@ def why_stopped(stop, counts) -> str:
     if isinstance(stop, Interrupted):
         return "interrupted; the same command resumes" if counts["not_run"] else "interrupted"
     if stop:
-        return "stopped by an error; the same command resumes"
+        why = "stopped as hopeless" if isinstance(stop, Hopeless) else "stopped by an error"
+        return f"{why}; the same command resumes" if counts["not_run"] else ""
     if not counts["stopped_by_budget"]:
         return ""
     return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
@@ -1245,7 +1316,7 @@ def report_command(args, regraded) -> str:
     return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 
-def show_result(args, log, progress, counts, stop, task) -> None:
+def show_result(args, log, system, progress, counts, stop, task) -> None:
     """The counts line, the grid of what is logged so far, and where to go from here."""
     width = terminal(sys.stdout).width if sys.stdout and sys.stdout.isatty() else math.inf
     print(format_counts(progress.name, counts, why_stopped(stop, counts), width), flush=True)
@@ -1253,6 +1324,8 @@ def show_result(args, log, progress, counts, stop, task) -> None:
         return
     if progress.verdicts:
         print("", *grid_lines(progress.verdicts, progress.refuses, terminal(sys.stdout, args.color)), "", sep="\n")
+    if is_hopeless(progress.calls):
+        print(printable(hopeless_text(system, progress.calls)))
     now = harness.task_identity(task)
     regraded = progress.header.get("task", now) != now
     if regraded:
@@ -1289,7 +1362,8 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     try:
         return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                          task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                         redo_unanswered=args.redo_unanswered, signals=signals, progress=progress, warn=warn,
+                         redo_unanswered=args.redo_unanswered, stop_if_hopeless=args.stop_if_hopeless,
+                         signals=signals, progress=progress, warn=progress.warn,
                          grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:
         if error.keys == ["trials"]:
@@ -1319,10 +1393,10 @@ def bench(argv=None) -> int:
     log, progress = args.log.absolute(), Progress(system.name)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
-    say(show_result, args, log, progress, counts, stop, task)
+    say(show_result, args, log, system, progress, counts, stop, task)
     if signals.signum and not stop:
         stop = Interrupted(signals.signum)      # it came when the last trial had ended
-    if isinstance(stop, SystemDown):
+    if isinstance(stop, SystemDown) and counts["not_run"]:
         raise SystemDown(f"{stop}; then the same command resumes")
     if stop:
         raise stop

@@ -957,6 +957,79 @@ class GradingWhileRunning(InFolder):
         self.assertEqual(len(self.rows()), 6)
 
 
+class WorthlessRuns(InFolder):
+    def run_ending_as(self, names, advice=lambda name: f"mend {name}", **options):
+        """(warnings, what progress knows) of a run whose model calls end as errors of these names, None for an output."""
+        def answer(case, trial):
+            error = names[trial] and type(names[trial], (ValueError,), {})("no")
+            return error or dict(GOOD)
+        warnings, progress = [], bench.Progress("small", io.StringIO())
+        try:
+            self.run_small(Scripted(answer, advice=advice), cases=("one",), trials=len(names), progress=progress,
+                           warn=warnings.append, **options)
+        finally:
+            self.warnings = warnings
+        return warnings, progress
+
+    def test_five_calls_that_end_alike_are_told_once_with_the_setting_to_change(self):
+        warnings, progress = self.run_ending_as(["TruncatedReply"] * 8)
+        self.assertEqual(warnings, ["none of 5 model calls could be graded, all ended as TruncatedReply: mend TruncatedReply; "
+                                    "the run goes on (--stop-if-hopeless would end it)"])
+        self.assertEqual(progress.calls, {"TruncatedReply": 8})
+        self.assertEqual(len(self.rows()), 8)
+
+    def test_a_graded_call_is_hope_and_four_are_too_few(self):
+        for names in (["Cut"] * 4, ["Cut"] * 4 + [None] + ["Cut"] * 9, ["A", "B"] * 4):
+            self.log.unlink(missing_ok=True)
+            self.assertEqual(self.run_ending_as(names)[0], [])
+
+    def test_other_ends_between_do_not_hide_it_and_a_cause_without_advice_is_told_too(self):
+        warnings, _ = self.run_ending_as(["B", "A", "A", "A", "A", "A", "A"], advice=lambda name: None)
+        self.assertEqual(warnings, ["none of 6 model calls could be graded, 5 ended as A; the run goes on (--stop-if-hopeless would end it)"])
+
+    def test_stop_if_hopeless_ends_the_run_and_the_log_resumes(self):
+        with self.assertRaises(bench.Hopeless) as caught:
+            self.run_ending_as(["Cut"] * 9, stop_if_hopeless=True)
+        self.assertEqual(str(caught.exception), "none of 5 model calls could be graded, all ended as Cut: mend Cut; stopped by --stop-if-hopeless")
+        self.assertEqual(bench.why_stopped(caught.exception, caught.exception.counts), "stopped as hopeless; the same command resumes")
+        self.assertEqual((caught.exception.counts["ran"], len(self.rows()), self.warnings), (5, 5, []))
+        self.assertEqual(self.run_ending_as([None] * 9)[1].calls, {None: 4})
+
+    def test_the_command_says_it_on_stdout_too(self):
+        self.write("cut.py", SLOW_SYSTEM + "class Cut(Slow):\n    def respond(self, case, trial): raise ValueError('cut')\n"
+                                           "    def advice(self, name): return 'raise it'\ncut = Cut(0)\n")
+        for words, status, calls in (((), 0, 18), (("--stop-if-hopeless",), 1, 5)):
+            done = script("bench.py", "--system", "cut:cut", "--trials", "2", "--log", f"{status}.jsonl", *words, cwd=self.folder)
+            self.assertEqual(done.returncode, status)
+            self.assertIn(f"\nnone of {calls} model calls could be graded, all ended as ValueError: raise it\n", done.stdout)
+            self.assertRegex(done.stderr, "^(warning|error): none of 5 model calls could be graded.*\n$")
+
+    def test_what_a_system_warns_of_is_told_once_after_its_check(self):
+        system, warnings = Scripted(check_model=lambda: system.warnings.append("it only thinks"), warnings=[]), []
+        down = iter([SystemDown("away", may_return=True)])
+        system.answer = lambda case, trial: next(down, dict(GOOD))
+        with mock.patch.object(bench, "WAIT_PAUSE_S", 0.01):
+            self.run_small(system, wait_s=30, warn=warnings.append)
+        self.assertEqual((warnings, len(system.warnings)), (["it only thinks"], 2))
+
+    def test_a_system_that_is_another_at_the_end_is_an_error_and_nothing_logged_is_lost(self):
+        def confirm():
+            raise SystemDown("it was aaaaaaaaaaaa, the server now has bbbbbbbbbbbb")
+        with self.assertRaises(SystemDown) as caught:
+            self.run_small(Scripted(lambda case, trial: Rejection("no"), confirm=confirm))
+        self.assertEqual(str(caught.exception), "it was aaaaaaaaaaaa, the server now has bbbbbbbbbbbb")
+        self.assertEqual((caught.exception.counts["ran"], len(self.rows())), (6, 6))
+        self.assertEqual(self.run_small(Scripted(confirm=confirm))["ran"], 0)
+
+    def test_a_system_that_is_away_at_the_end_is_a_warning(self):
+        down, warnings = SystemDown("gone", may_return=True), []
+
+        def confirm():
+            raise down
+        self.run_small(Scripted(lambda case, trial: Rejection("no"), confirm=confirm), warn=warnings.append)
+        self.assertEqual(warnings, ["that the system is still the same could not be seen at the end: gone"])
+
+
 class TakingOver(InFolder):
     def old(self, name, trials=2, system=None, cases=("one", "two")):
         path = self.folder / name
