@@ -40,7 +40,7 @@ import time
 import unicodedata
 import weakref
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -69,6 +69,7 @@ LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
 VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
 ASCII_GLYPHS = {"pass": "+", "fail": "-", "incomplete": "!", "not run": "."}
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not run": "2"}
+PAINT = re.compile("\x1b\\[[0-9;]*m")
 VERDICT_WORDS = {"pass": "passed", "fail": "failed", "incomplete": "incomplete", "not run": "not run"}
 
 
@@ -601,11 +602,12 @@ class Crew:
         self.busy -= 1
         return found
 
-    def result(self) -> tuple:
-        """(index, result) of the next job that ends. Raises Interrupted."""
-        found = None
+    def result(self, idle=lambda: None) -> tuple:
+        """(index, result) of the next job that ends; idle is called each second until then. Raises Interrupted."""
+        found = self.wait(1)        # Windows sees a Ctrl-C only between two waits
         while found is None:
-            found = self.wait(1)        # Windows sees a Ctrl-C only between two waits
+            idle()
+            found = self.wait(1)
         return found
 
     def finished(self):
@@ -834,7 +836,7 @@ class Run:
             if not self.down:
                 self.start_trials(crew)
             if crew.busy:
-                self.finish(*crew.result())
+                self.finish(*crew.result(getattr(self.progress, "tick", lambda: None)))
             elif not self.down:
                 return
             else:
@@ -1050,11 +1052,48 @@ def painted_cells(term, verdicts, room) -> str:
     return cells + term.ellipsis * cut + " " * (room - len(shown_ones) - cut)
 
 
-def grid_widths(term, names, trials, label, tail) -> tuple:
-    """(width of the names, room for the cells) when the columns behind the cells take tail columns."""
+@dataclass(frozen=True)
+class GridShape:
+    """The columns of a grid: names, cells, passed of those that ran, perhaps one more, a note."""
+    term: Terminal
+    label: str
+    name_width: int
+    room: int
+    count_width: int
+    column_width: int
+    note_width: int
+
+    def width(self) -> int:
+        """The columns that a line takes at most."""
+        extra = 2 + self.column_width if self.column_width else 0
+        return self.name_width + self.room + self.count_width + 4 + extra + 2 + self.note_width
+
+    def head(self, heading="") -> str:
+        """The line above the cases."""
+        return self._line("case", f"{self.label:<{self.room}}", "passed", heading, "")
+
+    def row(self, name, verdicts, note, text="") -> str:
+        """The line of a case."""
+        ran = len(verdicts) - verdicts.count("not run")
+        meaning = {"flaky": "incomplete", "never": "fail"}.get(note, "not run")
+        return self._line(name, painted_cells(self.term, verdicts, self.room), f"{verdicts.count('pass')}/{ran}", text,
+                          self.term.paint(note, meaning))
+
+    def _line(self, name, cells, count, text, note):
+        extra = f"  {text:>{self.column_width}}" if self.column_width else ""
+        return f"{self.term.cut(name, self.name_width)}  {cells}  {count:>{self.count_width}}{extra}  {note}".rstrip()
+
+
+def grid_shape(term, names, trials, counts, notes, column_width=0) -> GridShape:
+    """The shape of a grid that holds these names, counts and notes; where there is no room, names and cells give way."""
+    label = "trial 0" if trials == 1 else f"trial 0-{trials - 1}"
+    count_width = max(map(len, ["passed", *counts]))
+    note_width = max(map(len, notes))
+    tail = 2 + count_width + (2 + column_width if column_width else 0) + (2 + note_width if note_width else 0)
     longest = max(columns(printable(name)) for name in [*names, "case"])
     name_width = min(longest, max(8, term.width - tail - 2 - max(len(label), min(trials, 20))))
-    return name_width, max(len(label), min(trials, term.width - tail - 2 - name_width))
+    room = max(len(label), min(trials, term.width - tail - 2 - name_width))
+    return GridShape(term, label, name_width, room, count_width, column_width, note_width)
 
 
 def format_grid(record: dict, term: Terminal, column=None) -> list:
@@ -1068,29 +1107,21 @@ def format_grid(record: dict, term: Terminal, column=None) -> list:
 def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
     """The lines of the grid of {case_id: [verdict of each trial]}; refuses are the cases that cost no model call."""
     notes = {case: case_note(verdicts, case in refuses) for case, verdicts in by_case.items()}
-    trials = max(map(len, by_case.values()))
-    counts = {case: f"{verdicts.count('pass')}/{trials - verdicts.count('not run')}"
-              for case, verdicts in by_case.items()}
+    counts = [f"{verdicts.count('pass')}/{len(verdicts) - verdicts.count('not run')}" for verdicts in by_case.values()]
     heading, texts = column or ("", {})
-    count_width = max(len("passed"), *map(len, counts.values()))
-    column_width = max([len(heading), *map(len, texts.values())])
-    label = "trial 0" if trials == 1 else f"trial 0-{trials - 1}"
-    tail = 2 + count_width + (2 + column_width if column else 0)
-    tail += max(2 + len(note) if note else 0 for note in notes.values())
-    name_width, room = grid_widths(term, by_case, trials, label, tail)
-    extra = (lambda text: f"  {text:>{column_width}}") if column else lambda text: ""
-    lines = [term.cut("case", name_width) + f"  {label:<{room}}  {'passed':>{count_width}}" + extra(heading)]
-    for case, verdicts in by_case.items():
-        note = term.paint(notes[case], {"flaky": "incomplete", "never": "fail"}.get(notes[case], "not run"))
-        lines.append(term.cut(case, name_width) + "  " + painted_cells(term, verdicts, room)
-                     + f"  {counts[case]:>{count_width}}" + extra(texts.get(case, ""))
-                     + (f"  {note}" if note else ""))
-    return [line.rstrip() for line in lines] + [format_legend(term, by_case)]
+    shape = grid_shape(term, by_case, max(map(len, by_case.values())), counts, notes.values(),
+                       max([len(heading), *map(len, texts.values())]))
+    return [shape.head(heading), *(shape.row(case, verdicts, notes[case], texts.get(case, ""))
+                                   for case, verdicts in by_case.items()), format_legend(term, by_case)]
 
 
 def format_legend(term, by_case) -> str:
     """What the glyphs that occur mean."""
-    occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
+    return legend(term, {verdict for verdicts in by_case.values() for verdict in verdicts})
+
+
+def legend(term, occurring) -> str:
+    """What the glyphs of these verdicts mean."""
     return "  ".join(f"{term.paint(term.glyphs[verdict], verdict)} {VERDICT_WORDS[verdict]}"
                      for verdict in VERDICT_GLYPHS if verdict in occurring)
 
@@ -1118,61 +1149,170 @@ def format_latency(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.3g} ms"
 
 
-class Progress:
-    """On a terminal one line on stderr, rewritten; elsewhere a plain line a minute, a CI log's pulse."""
+def up(rows) -> str:
+    """What moves a terminal's cursor up."""
+    return f"\x1b[{rows}A" if rows else ""
 
-    def __init__(self, name, stream=None, clock=time.monotonic):
-        self.name, self.stream, self.clock = printable(name), stream or sys.stderr, clock
+
+class Painter:
+    """Lines at the foot of a terminal that are rewritten in place; the cursor rests at the start of the last one."""
+
+    def __init__(self, stream):
+        self.stream, self.lines, self.left = stream, [], False
+        # Only where the terminal obeys can the cursor go up; elsewhere the last line alone is rewritten.
+        self.moves = (os.environ.get("TERM", "dumb") != "dumb" if os.name == "posix" else "WT_SESSION" in os.environ)
+
+    def size(self) -> tuple:
+        """(columns, lines) of the terminal as it is now."""
+        width = height = 0
+        with contextlib.suppress(OSError, ValueError):
+            width, height = os.get_terminal_size(self.stream.fileno())
+        return width or 80, height or 24        # one that does not know its size says 0
+
+    def draw(self, lines) -> None:
+        """Show these lines in the place of those before; each has to fit into the terminal's width."""
+        if not self.moves:
+            return self._rewrite(lines[-1])
+        if len(lines) != len(self.lines) or self.size() != self.drawn_at:
+            self._write(self._clearing() + "\n".join(lines) + "\r")
+        else:
+            below = range(len(lines) - 1, -1, -1)
+            self._write("".join(up(rows) + line + "\x1b[K\r" + "\n" * rows
+                                for rows, line, was in zip(below, lines, self.lines) if line != was))
+        self.lines, self.drawn_at = list(lines), self.size()
+
+    def erase(self) -> None:
+        """Leave the screen as if nothing had been drawn."""
+        if self.lines:
+            self._write(self._clearing()) if self.moves else self._rewrite("")
+            self.lines = []
+
+    def forget(self) -> None:
+        """Leave what stands there: something else has written below it."""
+        self.lines = []
+
+    def _rewrite(self, line):
+        self._write("\r" + line[:self.size()[0] - 1].ljust(columns(self.lines[0]) if self.lines else 0) + "\r" * (not line))
+        self.lines = [line] if line else []
+
+    def _clearing(self):
+        width = self.size()[0]
+        # A terminal that was made narrower has wrapped what it shows.
+        above = sum(max(1, -(-columns(PAINT.sub("", line)) // width)) for line in self.lines[:-1])
+        # Row by row: some terminals keep what stood on a screen that is cleared from its first line on.
+        return "\r\x1b[J" + "\x1b[1A\x1b[2K" * above if self.lines else ""
+
+    def _write(self, text):
+        if self.left:
+            return
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.left = True        # whoever was reading has left; the run goes on
+
+
+class Progress:
+    """What stderr shows while trials run: on a terminal with room the grid as it fills, on any other one line,
+    rewritten; elsewhere a plain line a minute, a CI log's pulse."""
+
+    def __init__(self, name, stream=None, clock=time.monotonic, color="auto"):
+        self.name, self.stream, self.clock, self.color = printable(name), stream or sys.stderr, clock, color
         self.live = bool(self.stream) and self.stream.isatty()
+        self.painter = Painter(self.stream) if self.live else None
         self.every_s = 0.1 if self.live else 60
         self.last = clock() - (self.every_s if self.live else 0)
-        self.width, self.noted = 0, -math.inf
-        self.called_s = []      # the latency of each model call
+        self.noted, self.status, self.rate = -math.inf, "", None
+        self.called_s, self.passed = [], 0      # the latency of each model call
         self.header, self.refuses, self.verdicts, self.calls = {}, set(), {}, {}
+        self.shape, self.rows, self.changed = None, {}, set()
 
     def begin(self, header, cases, verdicts, calls):
         """Learn the log's plan, and what goes on changing: each trial's verdict, what the model calls ended as."""
         self.header, self.verdicts, self.calls = header, verdicts, calls
         self.refuses = {case["id"] for case in cases if "expect_rejection" in case}
+        self.passed, self.changed = sum(found.count("pass") for found in verdicts.values()), set(verdicts)
 
     def __call__(self, counts, elapsed_s, row, verdict):
         if not is_refusal(row):
             self.called_s.append(row["latency_s"])
-        if self.clock() - self.last < self.every_s:
-            return
-        self.last = self.clock()
-        rate = counts["ran"] / max(elapsed_s, 1e-9)
-        done = counts["already_logged"] + counts["ran"]
-        self._put(f"{self.name}: {done} of {counts['planned']} trials, {rate:.3g} a second, "
-                  f"{format_duration(counts['not_run'] / rate)} left")
+        self.passed += verdict == "pass"
+        self.changed.add(row["case_id"])
+        now = self.clock()
+        self.rate = counts, elapsed_s, now
+        if now - self.last >= self.every_s:
+            self.last = now
+            self._show(*self._rate_texts(now))
+
+    def tick(self):
+        """Show on a terminal what has changed while no trial ended: its size, the time."""
+        if self.live and self.rate:
+            self._show(*self._rate_texts(self.clock()))
 
     def note(self, text, urgent):
         """Say what happens while no trial ends: on a terminal at once, elsewhere what is urgent, once a minute."""
         if self.live or urgent and self.clock() - self.noted >= self.every_s:
-            self.noted = self.clock()
-            self._put(f"{self.name}: {text}")
+            self.noted, self.rate = self.clock(), None
+            self._show(f"{self.name}: {text}")
 
     def warn(self, text):
-        """Say a warning on lines of its own."""
+        """Say a warning on lines of its own, above what is rewritten."""
         self.erase()
         warn(text)
-
-    def _put(self, line):
-        try:
-            if self.live:
-                line = line[:os.get_terminal_size(self.stream.fileno()).columns - 1]
-                self.stream.write("\r" + line.ljust(self.width))
-                self.width = len(line)
-            else:
-                self.stream.write(line + "\n")
-            self.stream.flush()
-        except (OSError, ValueError):
-            self.every_s = float("inf")     # whoever was reading has left; the run goes on
+        if self.status and self.live:
+            self._show(self.status)
 
     def erase(self):
-        if self.width:
-            self._put("")
-            self._put("")
+        if self.live:
+            self.painter.erase()
+
+    def forget(self):
+        """Begin anew below what stands there, after the terminal belonged to somebody else."""
+        if self.live:
+            self.painter.forget()
+
+    def _rate_texts(self, now):
+        """How far the run is, and shorter ways to say it."""
+        counts, elapsed_s, since = self.rate
+        rate = counts["ran"] / max(elapsed_s + now - since, 1e-9)
+        done = f"{counts['already_logged'] + counts['ran']} of {counts['planned']}"
+        passed = f"{self.passed} passed, " if self.live and self.verdicts else ""
+        left = format_duration(counts["not_run"] / rate)
+        return (f"{self.name}: {done} trials, {passed}{rate:.3g} a second, {left} left",
+                f"{self.name}: {done} trials, {left} left", f"{done}, {passed}{left} left", f"{done}, {left} left")
+
+    def _show(self, status, *shorter):
+        if self.live:
+            width, height = self.painter.size()
+            fitting = (text for text in (status, *shorter) if columns(text) < width)
+            term = Terminal(width, False, terminal(self.stream).glyphs)
+            self.status = next(fitting, None) or term.cut(status, width - 1).rstrip()
+            self.painter.draw([*self._grid(width, height), self.status])
+            return
+        with contextlib.suppress(OSError, ValueError):      # whoever was reading has left; the run goes on
+            self.stream.write(status + "\n")
+            self.stream.flush()
+
+    def _grid(self, width, height):
+        """The lines of the grid as it is now; none where there is no room for all of it."""
+        if not self.verdicts or not self.painter.moves or len(self.verdicts) + 5 > height:
+            return []
+        if self.shape is None:
+            term = terminal(self.stream, self.color)
+            trials = max(map(len, self.verdicts.values()))
+            self.shape = grid_shape(replace(term, width=math.inf), self.verdicts, trials,
+                                    [f"{trials}/{trials}"], ["no model call" if self.refuses else "unsteady"])
+            self.key = legend(term, VERDICT_GLYPHS)
+        if self.shape.width() >= width:
+            return []
+        for case in self.changed:
+            verdicts = self.verdicts[case]
+            note = case_note(verdicts, case in self.refuses)
+            # That a case never passes is for the last trial to say.
+            note = "" if note == "never" and "not run" in verdicts else note
+            self.rows[case] = self.shape.row(case, verdicts, note)
+        self.changed.clear()
+        return [self.shape.head(), *(self.rows[case] for case in self.verdicts), self.key]
 
 
 # The command line
@@ -1197,6 +1337,11 @@ class Signals:
         if self.wake is None:
             raise Interrupted(signum)
         self.wake.put(None)
+
+    def when_continued(self, function):
+        """Have a function called when the run goes on after Ctrl-Z."""
+        if hasattr(signal, "SIGCONT"):
+            signal.signal(signal.SIGCONT, lambda signum, frame: function())
 
 
 def default_log(name: str) -> Path:
@@ -1390,7 +1535,8 @@ def bench(argv=None) -> int:
         harness.write(args.convert, to_recording(args.log, case_set))
         print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
         return 0
-    log, progress = args.log.absolute(), Progress(system.name)
+    log, progress = args.log.absolute(), Progress(system.name, color=args.color)
+    signals.when_continued(progress.forget)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
     say(show_result, args, log, system, progress, counts, stop, task)

@@ -1561,7 +1561,7 @@ class TheGrid(unittest.TestCase):
     def test_progress_is_one_line_on_a_terminal_and_nothing_quick_elsewhere(self):
         stream = io.StringIO()
         progress = bench.Progress("x", stream, clock=steps(0, 30, 70, 70))
-        row = {"output": 1, "latency_s": 1}
+        row = {"case_id": "one", "output": 1, "latency_s": 1}
         for ran in (1, 2):
             progress({"planned": 8, "already_logged": 2, "ran": ran, "not_run": 6 - ran}, ran * 2.0, row, "pass")
         progress.erase()
@@ -1578,6 +1578,167 @@ class TheGrid(unittest.TestCase):
     def test_times_are_said_in_their_largest_units(self):
         self.assertEqual([bench.format_duration(seconds) for seconds in (0.4, 59.6, 200, 7500)], ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"])
         self.assertEqual([bench.format_latency(seconds) for seconds in (0.000101, 0.0994, 0.44, 12.345)], ["0.101 ms", "99.4 ms", "0.44 s", "12.35 s"])
+
+
+class Screen(io.StringIO):
+    """A terminal of so many columns that shows what is written to it; one that is made narrower wraps its lines anew."""
+
+    def __init__(self, width=80, height=24):
+        super().__init__()
+        self.size, self.rows, self.row, self.column = (width, height), [""], 0, 0
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        for step in re.findall(r"\x1b\[([0-9]*)([A-Za-z])|(\n)|(\r)|([^\x1b\n\r]+)", text):
+            number, letter, newline, start, plain = step
+            line = self.rows[self.row]
+            if letter == "A":
+                self.row = max(0, self.row - int(number))
+            elif letter == "K":
+                self.rows[self.row] = "" if number == "2" else line[:self.column]
+            elif letter == "J":
+                self.rows[self.row:] = [line[:self.column]]
+            elif newline:
+                self.row, self.column = self.row + 1, 0
+                self.rows += [""] * (self.row == len(self.rows))
+            elif start:
+                self.column = 0
+            elif plain:
+                self.rows[self.row] = line[:self.column].ljust(self.column) + plain + line[self.column + len(plain):]
+                self.column += len(plain)
+                assert self.column <= self.size[0], f"{plain!r} is wider than the screen"
+
+    def resize(self, width, height):
+        """Wrap what is wider; the cursor stays at its character."""
+        wrapped = [[line[at:at + width] for at in range(0, max(len(line), 1), width)] for line in self.rows]
+        self.size, self.row = (width, height), sum(map(len, wrapped[:self.row]))
+        self.rows = [part for parts in wrapped for part in parts]
+
+    def text(self):
+        return [line.rstrip() for line in self.rows]
+
+
+class TheLiveGrid(unittest.TestCase):
+    def setUp(self):
+        self.enterContext(mock.patch.dict(os.environ, {"TERM": "xterm", "NO_COLOR": "1", "WT_SESSION": "1"}))
+        self.enterContext(mock.patch.object(bench.Painter, "size", lambda painter: painter.stream.size))
+        self.verdicts = {"first": ["not run"] * 4, "second": ["not run"] * 4, "blank": ["pass", *["not run"] * 3]}
+        self.now = 0
+
+    def begun(self, screen):
+        screen.write("$ bench\n")
+        progress = bench.Progress("x", screen, clock=lambda: self.now)
+        cases = [case("first"), case("second"), case("blank", expect=KeyError, expect_rejection="no")]
+        progress.begin({}, cases, self.verdicts, {})
+        self.ran = 0
+        return progress
+
+    def end(self, progress, case_id, trial, verdict, seconds=1):
+        self.ran, self.now, self.verdicts[case_id][trial] = self.ran + 1, self.now + seconds, verdict
+        progress({"planned": 12, "already_logged": 1, "ran": self.ran, "not_run": 11 - self.ran}, self.now,
+                 {"case_id": case_id, "output": 1, "latency_s": 1}, verdict)
+
+    def test_the_grid_fills_as_the_trials_end_and_leaves_nothing_behind(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        progress.note("getting ready", urgent=False)
+        self.assertEqual(screen.text()[-1], "x: getting ready")
+        for case_id, trial, verdict in (("first", 0, "pass"), ("second", 0, "fail"), ("first", 1, "incomplete")):
+            self.end(progress, case_id, trial, verdict)
+        self.assertEqual(screen.text(), ["$ bench", "case    trial 0-3  passed", "first   +!..          1/2  flaky",
+                                         "second  -...          0/1", "blank   +...          1/1  no model call",
+                                         "+ passed  - failed  ! incomplete  . not run",
+                                         "x: 4 of 12 trials, 2 passed, 1 a second, 8 s left"])
+        progress.erase()
+        self.assertEqual((screen.text(), screen.row, screen.column), (["$ bench", *[""] * 6], 1, 0))
+
+    def test_a_warning_stands_above_the_grid(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        self.end(progress, "first", 0, "pass")
+        with mock.patch.object(sys, "stderr", screen):
+            progress.warn("see there")
+        self.assertEqual(screen.text()[:3], ["$ bench", "warning: see there", "case    trial 0-3  passed"])
+        self.assertEqual(len(screen.text()), 8)
+
+    def test_a_terminal_without_room_gets_one_line_and_the_grid_when_it_grows(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        self.end(progress, "first", 0, "pass")
+        for size, lines, last in (((30, 24), 2, "2 of 12, 2 passed, 10 s left"), ((80, 7), 2, "x: 3 of 12 trials, 2 passed, 0.0667 a second, 2 min 15 s left"),
+                                  ((80, 8), 7, "x: 3 of 12 trials, 2 passed, 0.0571 a second, 2 min 38 s left")):
+            screen.resize(*size)
+            self.now += 5
+            progress.tick()
+            shown = [line for line in screen.text() if line]
+            self.assertEqual((len(shown), shown[0]), (lines, "$ bench"))
+        progress.erase()
+        self.assertEqual([line for line in screen.text() if line], ["$ bench"])
+
+    def test_a_dumb_terminal_gets_one_line_without_escapes(self):
+        screen = Screen()
+        with mock.patch.dict(os.environ, {"TERM": "dumb"}):
+            progress = self.begun(screen)
+            with mock.patch.object(screen, "write", wraps=screen.write) as written:
+                self.end(progress, "first", 0, "pass")
+                self.end(progress, "second", 0, "pass")
+                progress.erase()
+        self.assertNotIn("\x1b", "".join(call[0][0] for call in written.call_args_list))
+        self.assertEqual(screen.text(), ["$ bench", ""])
+
+    def test_it_is_drawn_ten_times_a_second_at_most_and_only_what_changed(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        self.end(progress, "first", 0, "pass")
+        with mock.patch.object(screen, "write", wraps=screen.write) as written:
+            self.end(progress, "first", 1, "pass", seconds=0.05)
+            self.assertEqual(written.call_count, 0)
+            self.end(progress, "second", 0, "pass", seconds=0.05)
+            self.assertEqual(written.call_count, 1)
+            self.assertNotIn("blank", written.call_args[0][0])
+            self.assertIn("first", written.call_args[0][0])
+
+    def test_after_ctrl_z_it_begins_anew_below(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        self.end(progress, "first", 0, "pass")
+        screen.write("^Z\n[1]+ Stopped\n")
+        progress.forget()
+        progress.tick()
+        self.assertEqual(screen.text()[-7:-5], ["[1]+ Stopped", "case    trial 0-3  passed"])
+
+    def test_a_terminal_that_goes_away_does_not_end_the_run(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        with mock.patch.object(screen, "write", side_effect=OSError(errno.EIO, "gone")):
+            self.end(progress, "first", 0, "pass")
+            progress.erase()
+
+    @unittest.skipUnless(hasattr(os, "fork"), "this system has no pseudo-terminals")
+    def test_a_real_terminal_ends_with_the_result_alone(self):
+        import fcntl
+        import pty
+        import termios
+        with tempfile.TemporaryDirectory() as folder:
+            child, terminal = pty.fork()
+            if not child:
+                os.execve(sys.executable, [sys.executable, "-S", str(HERE / "bench.py"), "--trials", "20", "--log", f"{folder}/log.jsonl"],
+                          {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ""})
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            data = b""
+            with contextlib.suppress(OSError):      # Linux says so where the other end has closed
+                while part := os.read(terminal, 65536):
+                    data += part
+            os.close(terminal)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        screen = Screen()
+        screen.write(data.decode())
+        shown = "\n".join(screen.text())
+        self.assertRegex(shown, r"\Abayes: planned 180, already logged 0, ran 180, not run 0\n\ncase  ")
+        self.assertEqual(shown.count("charged-twice"), 1)
+        self.assertIn(b"trials, ", data)
 
 
 # The embedded sampler
