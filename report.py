@@ -31,7 +31,7 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import bench
@@ -1221,17 +1221,18 @@ dd { margin: 0; min-width: 0; color: var(--ink); }
 """
 CLASSES = {"pass": "pass", "fail": "fail", "incomplete": "incomplete", "not run": "absent"}
 NOTE_CLASSES = {"flaky": "incomplete", "never": "fail"}
-# Around the middle of a cell: a glyph for a tile or, where cells are narrow, a bar up, down or between.
+# Around the middle of a cell: a glyph for a tile or, where tiles would be too narrow, a bar up, down or between.
 GLYPH_PATHS = {"pass": "m-4 0 3 3 5-6", "fail": "m-3.5-3.5 7 7m0-7-7 7", "incomplete": "m0-4.5v5m0 3.5v.1",
                "not run": "m-1 0h2"}
-BARS = {"pass": (-6, 0), "fail": (0, 6), "incomplete": (-2, 2), "not run": (-.5, .5)}
+BARS = {"pass": (-6, 0), "fail": (0, 6), "incomplete": (-3, 3), "not run": (-.5, .5)}
+MOST_TILES, MOST_GAPS, MOST_BARS = 17, 60, 240
 CURVES = (("any", "pass_at_k", "at least one of k passes (pass@k)", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0"),
           ("all", "pass_power_k", "all k pass (pass^k)", "m-3-3h6v6h-6z"))
 QUARTERS = (0, .25, .5, .75, 1)
 PLAIN = bench.Terminal(80, False, bench.VERDICT_GLYPHS)
 # The picture is as wide as a README; where its columns are, and what fits into them.
 WIDTH, NAME_X, CELLS_X, COUNT_X, INTERVAL_X, NOTE_X = 840, 24, 208, 530, 550, 734
-NAME_LETTERS, CELLS_WIDTH, INTERVAL_WIDTH, MOST_CELLS = 24, 240, 166, 100
+NAME_LETTERS, CELLS_WIDTH, INTERVAL_WIDTH, MOST_CASES = 24, 240, 166, 60
 HOW_TO_READ = (
     "Each trial of a case has its own seed, which all cases share. pass@k is the chance that at least one of k "
     "trials passes, pass^k that all k do; both are averaged over the cases. An incomplete trial brought no answer "
@@ -1252,14 +1253,14 @@ def isolated(text) -> str:
     return f"<bdi>{escaped(text)}</bdi>"
 
 
-def shortened(text, letters: int) -> str:
-    """A text cut to so many letters; wide ones count twice, by a rule that no Python's Unicode tables change."""
-    text, used = printable(text), 0
-    for place, letter in enumerate(text):
-        used += 2 if ord(letter) >= 0x1100 else 1
-        if used > letters:
-            return text[:max(place - 1, 0)] + "…"
-    return text
+def shortened(text, letters: int, tail: int = 0) -> str:
+    """A text cut to so many letters, tail of them from its end; a wide one counts twice, on every Python."""
+    text = printable(text)
+    ends = list(accumulate(2 if ord(letter) >= 0x1100 else 1 for letter in text))
+    if not text or ends[-1] <= letters:
+        return text
+    kept = sum(end < letters - tail for end in ends)
+    return text[:kept] + "…" + text[sum(end <= ends[-1] - tail for end in ends):]
 
 
 def variables(colours) -> str:
@@ -1337,19 +1338,34 @@ def interval_drawing(interval, value, x, y, width) -> str:
     return svg_path("range", f"M{at(low, y)}H{at(high)}") + dot
 
 
-def cells_drawing(verdicts, x, y, pitch) -> list:
-    """The trials of a case in a row, all of one verdict in one path."""
-    lines, roomy = [], pitch >= 14
+def tiles_drawing(verdicts, x, y, pitch, height=18) -> list:
+    """A tile with a glyph for each trial, all of one verdict in two paths."""
+    lines = []
     for verdict, kind in CLASSES.items():
         middles = [x + (trial + .5) * pitch for trial, one in enumerate(verdicts) if one == verdict]
-        side, (top, bottom) = (pitch - 2, (-9, 9)) if roomy else (pitch * .8, BARS[verdict])
-        tiles = [f"M{at(middle - side / 2, y + top)}h{at(side)}v{at(bottom - top)}h{at(-side)}z"
-                 for middle in middles]
         if middles:
-            lines.append(svg_path(f"{'tile' if roomy else 'bar'} {kind}", "".join(tiles)))
-        if middles and roomy:
+            tiles = [f"M{at(middle - pitch / 2 + 1, y - height / 2)}h{at(pitch - 2)}v{height}h{at(2 - pitch)}z"
+                     for middle in middles]
             glyphs = [f"M{at(middle, y)}{GLYPH_PATHS[verdict]}" for middle in middles]
-            lines.append(svg_path(f"glyph {kind}", "".join(glyphs)))
+            lines += [svg_path(f"tile {kind}", "".join(tiles)), svg_path(f"glyph {kind}", "".join(glyphs))]
+    return lines
+
+
+def bars_drawing(verdicts, x, y, pitch, shapes=BARS, kinds=CLASSES) -> list:
+    """A bar for each trial, up, down or between, without gaps where they are many; its height is the share of a
+    verdict where a bar stands for several trials. All of one verdict are in one path."""
+    size = -(-len(verdicts) // MOST_BARS)
+    parts = [verdicts[start:start + size] for start in range(0, len(verdicts), size)]
+    apart, pitch, lines = len(parts) <= MOST_GAPS, pitch * len(verdicts) / len(parts), []
+    for verdict, (top, bottom) in shapes.items():
+        path = ""
+        for (share, _), run in groupby(enumerate(parts), lambda one: (
+                one[1].count(verdict) / len(one[1]), one[0] if apart else None)):
+            place, count = next(run)[0], 1 + sum(1 for _ in run)
+            if share:
+                width, height = pitch * (.8 if apart else count), (bottom - top) * share
+                path += f"M{at(x + place * pitch, y + top * share)}h{at(width)}v{at(height)}h{at(-width)}z"
+        lines += [svg_path(f"bar {kinds[verdict]}", path)] if path else []
     return lines
 
 
@@ -1422,26 +1438,44 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
 
 # The picture
 
-def picture_row(y, name, verdicts, case, pitch) -> list:
-    """One case of a picture's grid: its name, its trials, how many passed, the interval and a note."""
-    shown, ran = verdicts[:MOST_CELLS], len(verdicts) - case["not_run"]
-    note = bench.case_note(verdicts, "expects_rejection" in case)
-    lines = [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS), "name"),
-             *cells_drawing(shown, CELLS_X, y, pitch), svg_text(COUNT_X, y + 4, f"{case['pass']}/{ran}", "end")]
-    if len(shown) < len(verdicts):
-        lines.append(svg_text(CELLS_X + pitch * len(shown) + 2, y + 4, "…", "dim"))
+def picture_row(y, name, verdicts, case) -> list:
+    """What stands around the trials of a case in a picture: its name, how many passed, the interval and a note."""
+    ran, note = len(verdicts) - case["not_run"], bench.case_note(verdicts, "expects_rejection" in case)
+    lines = [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"),
+             svg_text(COUNT_X, y + 4, f"{case['pass']}/{ran}", "end")]
     if case["interval"] and "expects_rejection" not in case:
         lines.append(interval_drawing(case["interval"], case["pass"] / ran, INTERVAL_X, y, INTERVAL_WIDTH))
     return lines + ([svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] if note else [])
 
 
+def outcome(case) -> str:
+    """How often a case passed in the trials that ran: "always", "sometimes", "never"."""
+    if not case["pass"]:
+        return "never"
+    return "sometimes" if case["fail"] + case["incomplete"] > case["not_run"] else "always"
+
+
+def drawn_cases(system) -> tuple:
+    """(the names of the cases that a picture shows, in words how many others there are): the least passed of many."""
+    cases = system["per_case"]
+    if len(cases) <= MOST_CASES:
+        return list(cases), ""
+    unsteady = [name for name, case in cases.items() if outcome(case) != "always"]
+    shown = set(sorted(unsteady, key=lambda name: cases[name]["pass"])[:MOST_CASES])
+    rest = Counter(outcome(case) for name, case in cases.items() if name not in shown)
+    told = ", ".join(f"{rest[word]} passed {word}" for word in ("always", "sometimes", "never") if rest[word])
+    return [name for name in cases if name in shown], f"not drawn, of {plural(len(cases), 'case')}: {told}"
+
+
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
     lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
-    if len(each) > 1 and pitch >= 14:
-        lines.append(svg_text(NAME_X, y + 16, "cases passed", "dim"))
-        lines += [svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle")
-                  for trial, count in enumerate(each)]
+    if len(each) > 1:
+        wide = len(str(max(each))) * 8 + 4 > pitch
+        lines.append(svg_text(NAME_X, y + 16, "cases that a trial passed", "dim"))
+        lines += [svg_text(CELLS_X, y + 16, f"{min(each)} to {max(each)}", "dim")] if wide else [
+            svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle")
+            for trial, count in enumerate(each)]
         y += 22
     for words, passed, total, value, interval, _ in rates(system):
         lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{passed}/{total}", "end")]
@@ -1454,23 +1488,27 @@ def picture_foot(y, system, pitch) -> tuple:
 
 def picture_grid(system, record, top) -> tuple:
     """(the legend, the grid and its intervals, where they end)."""
-    by_case, last = bench.verdicts_by_case(record), system["trials_per_case"] - 1
-    step, pitch = 22 if len(by_case) <= 40 else 15, min(26, CELLS_WIDTH / min(last + 1, MOST_CELLS))
+    by_case, last, (names, rest) = bench.verdicts_by_case(record), system["trials_per_case"] - 1, drawn_cases(system)
+    step, pitch = 22 if len(names) <= 40 else 16, min(26, CELLS_WIDTH / (last + 1))
     occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
+    tiled = last < MOST_TILES
     lines = [svg_text(CELLS_X, top + 32, f"trial 0-{last}" if last else "trial 0", "dim"),
              svg_text(COUNT_X, top + 32, "passed", "dim end"),
              svg_text(INTERVAL_X, top + 32, "pass rate, 95 % interval", "dim")]
     for place, verdict in enumerate(verdict for verdict in CLASSES if verdict in occurring):
         x = NAME_X + 112 * place
-        lines += [*cells_drawing([verdict] * (1 if pitch >= 14 else 4), x, top, pitch),
-                  svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict])]
-    bottom = top + 48 + step * len(by_case)
+        lines += tiles_drawing([verdict], x, top, 26) if tiled else bars_drawing([verdict] * 4, x, top, 6)
+        lines.append(svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict]))
+    bottom = top + 48 + step * len(names) + (20 if rest else 0)
     foot, end = picture_foot(bottom, system, pitch)
     lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}")
               for share in QUARTERS]
-    for place, (name, verdicts) in enumerate(by_case.items()):
-        lines += picture_row(top + 44 + step * (place + .5), name, verdicts, system["per_case"][name], pitch)
-    return lines + foot, end + 20
+    for place, name in enumerate(names):
+        y, verdicts = top + 44 + step * (place + .5), by_case[name]
+        lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
+            verdicts, CELLS_X, y, pitch)
+        lines += picture_row(y, name, verdicts, system["per_case"][name])
+    return lines + ([svg_text(NAME_X, bottom - 6, rest, "dim")] if rest else []) + foot, end + 20
 
 
 def svg_picture(system: dict, record: dict) -> str:

@@ -4317,7 +4317,7 @@ class ThePicture(unittest.TestCase):
 
     def test_it_tells_names_counts_and_notes_as_text(self):
         texts, _, _ = self.drawn(run_record(QWEN, "qwen", REFUSES))
-        for text in (*QWEN, "7/10", "77/90", "flaky", "no model call", "small, 9 cases × 10 trials: 77 passed, 13 failed", "cases passed",
+        for text in (*QWEN, "7/10", "77/90", "flaky", "no model call", "small, 9 cases × 10 trials: 77 passed, 13 failed", "cases that a trial passed",
                      "new cases like these", "pass rate, 95 % interval", "k of the 10 trials of a case", "chance, mean over 9 cases",
                      "Curve of all 90 trials, with bands: 95 % intervals for new cases like these", "1.000", "0.667"):
             self.assertIn(text, texts)
@@ -4328,10 +4328,41 @@ class ThePicture(unittest.TestCase):
         self.assertEqual((root[0].get("id"), root[0].text, root[1].get("id")), ("name", "small: qwen", "words"))
         self.assertIn("k 10: at least one passes 1.000, all pass 0.667", root[1].text)
 
-    def test_many_trials_are_bars_and_those_that_do_not_fit_are_cut(self):
-        texts, paths, _ = self.drawn(run_record({"a": "+-" * 100}))
-        self.assertEqual((paths["bar pass"], paths["bar fail"]), (54, 54))
-        self.assertEqual((texts.count("…"), texts.count("100/200"), "tile pass" in paths), (1, 3, False))
+    def test_every_trial_is_drawn_and_nothing_over_another(self):
+        for trials, marks in ((17, "+--!"), (20, "+--!"), (50, "+--!"), (200, "+--!"), (5000, "+")):
+            _, paths, root = self.drawn(run_record({"a": (marks * trials)[:trials], "b": "." * trials}))
+            tiled = trials <= 17
+            self.assertEqual(("tile pass" in paths, "bar pass" in paths), (tiled, not tiled))
+            ends = []
+            for path in root.iter("{http://www.w3.org/2000/svg}path"):
+                if path.get("class").split()[0] in ("tile", "bar"):
+                    boxes = [list(map(float, box)) for box in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h", path.get("d"))]
+                    ends += [(y, x, x + width) for x, y, width, _ in boxes if y > 100]
+            self.assertLessEqual(max(right for _, _, right in ends), 208 + 240.1)
+            row = sorted((left, right) for y, left, right in ends if y < 140)
+            for (_, right), (left, _) in zip(row, row[1:]):
+                self.assertLess(right, left + 0.11, trials)    # coordinates are to a tenth
+
+    def test_long_runs_of_one_verdict_are_one_bar_and_many_trials_share_bars_by_their_share(self):
+        self.assertEqual(report.bars_drawing(["pass"] * 99 + ["fail"], 0, 10, 2),
+                         ['<path class="bar pass" d="M0 4h198v6h-198z"/>', '<path class="bar fail" d="M198 10h2v6h-2z"/>'])
+        self.assertEqual(report.bars_drawing(["pass", "fail"] * 240, 0, 10, 1),
+                         ['<path class="bar pass" d="M0 7h480v3h-480z"/>', '<path class="bar fail" d="M0 10h480v3h-480z"/>'])
+
+    def test_of_many_cases_those_that_did_not_always_pass_are_drawn_and_the_rest_counted(self):
+        texts, _, _ = self.drawn(run_record({f"case {place}": "+-" if place < 9 else "--" if place < 12 else "++" for place in range(100)}))
+        self.assertEqual([text for text in texts if text.startswith("case ")], [f"case {place}" for place in range(12)])
+        self.assertIn("not drawn, of 100 cases: 88 passed always", texts)
+        texts, _, _ = self.drawn(run_record({f"case {place}": "++-" if place % 2 else "--+" if place % 4 else "---" for place in range(200)}))
+        self.assertEqual([text for text in texts if text.startswith("case ")],
+                         [f"case {place}" for place in range(200) if place % 4 == 0 or place % 4 == 2 and place < 40])
+        self.assertIn("not drawn, of 200 cases: 140 passed sometimes", texts)
+        self.assertIn("50 to 150", texts)
+
+    def test_long_names_keep_their_end_and_fit(self):
+        texts, _, _ = self.drawn(run_record({"the-same-long-beginning-of-the-name-1": "+", "語" * 40: "+", "語" * 11: "-"}))
+        for text in ("the-same-long-b…e-name-1", "語語語語語語語…語語語語", "語" * 11):
+            self.assertIn(text, texts)
 
     def test_a_stopped_run_shows_its_complete_rounds_or_no_curve(self):
         texts, paths, _ = self.drawn(run_record(STOPPED))
