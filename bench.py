@@ -39,9 +39,11 @@ import threading
 import time
 import unicodedata
 import weakref
+from array import array
 from collections import Counter, deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 
 from harness import RunError, SystemDown, printable
@@ -57,6 +59,7 @@ BENCH_VERSION = "1"
 COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
 SPLITS = ("development",)
 HEADER_START = harness.IRREPLACEABLE + b': "'
+ROW_START = ord("{")
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
@@ -165,17 +168,6 @@ def check_plan(path, logged, now):
 
 # Reading a log
 
-@dataclass(frozen=True)
-class LogText:
-    """What a log's bytes hold: its header (None where a run has still to begin), its rows in file order, how many
-    bytes are good, whether the last good line lacks its newline, how many bytes of a torn last line follow."""
-    header: dict | None
-    rows: list
-    kept: int
-    unended: bool
-    torn: int
-
-
 def header_problem(header):
     """What is wrong with a log's header, or None."""
     if not isinstance(header, dict) or any(key not in header for key in COMPARED):
@@ -228,14 +220,14 @@ def is_torn(line: bytes) -> bool:
     return False
 
 
-def parse_header(lines, path):
-    """The header that the first line holds, or None where it is the torn beginning of one of ours."""
+def parse_header(line, last, path):
+    """The header that the first line holds, or None where it is the last too and the torn beginning of one of ours."""
     try:
-        header = parse_line(lines[0])
+        header = parse_line(line)
         problem = header_problem(header)
     except ValueError as error:
-        begun = lines[0].startswith(HEADER_START) or HEADER_START.startswith(lines[0])
-        if len(lines) == 1 and begun and is_torn(lines[0]):
+        begun = line.startswith(HEADER_START) or HEADER_START.startswith(line)
+        if last and begun and is_torn(line):
             return None
         problem = f"it is not the header of a log of bench.py ({error})"
     if problem:
@@ -243,63 +235,107 @@ def parse_header(lines, path):
     return header
 
 
-def parse_rows(lines, header, path, damaged):
-    """(rows, whether the last line is torn). Damage is an error, or goes to the list damaged where one is given."""
-    rows, seen = [], {}
-    for number, line in enumerate(lines, start=2):
-        try:
-            row = parse_line(line)
-            problem = row_problem(row, header)
-        except ValueError as error:
-            if number == len(lines) + 1 and is_torn(line):
-                return rows, True
-            problem = f"not JSON: {error}"
-        if not problem:
-            rows.append(row)
-            first = seen.setdefault((row["case_id"], row["trial"]), number)
-            if first != number:
-                problem = f"trial {row['trial']} of case {shown(row['case_id'])} is logged already in line {first}"
-        if problem and damaged is None:
-            raise BenchError(f"{path}: line {number}: {problem}; the file is left as it was: "
-                             f"--from {shlex.quote(str(path))} --log NEW takes over its good rows")
-        if problem:
-            damaged.append((number, problem))
-    return rows, False
+class LogReader:
+    """A log that is read once, line by line, without keeping it: its header, then its rows.
+
+    header is None where a run has still to begin. Once all rows are read, kept says how many bytes are good, unended
+    whether the last good line lacks its newline, torn how many bytes of a torn last line follow. While they are read,
+    offset says where in the file the present row begins, and number its line."""
+
+    def __init__(self, file, path, damaged=None):
+        self.path, self.damaged, self.number, self.header = path, damaged, 1, None
+        self.offset = self.kept = self.torn = 0
+        self.unended, self.tail = False, b""
+        self.places = {}        # {case_id: the line of each trial, 0 for none}
+        self.lines = self._told_apart(file)
+        for offset, line, last in self.lines:
+            self.header = parse_header(line, last, path)
+            if self.header is None:
+                self._tear(0, offset + len(line))
+            break
+
+    def _told_apart(self, file):
+        """(offset, line, whether only blank lines follow) of each line; the blank ones at the end become the tail."""
+        offset, held = len(codecs.BOM_UTF8), []
+        if file.read(offset) != codecs.BOM_UTF8:
+            offset = file.seek(0)
+        for line in file:
+            if held and (line[0] == ROW_START or line.strip(BLANK)):
+                for earlier in held:
+                    yield offset, earlier[:-1], False
+                    offset += len(earlier)
+                held.clear()
+            held.append(line)
+        self.tail = b"".join(held)
+        last = self.tail.rstrip(BLANK)
+        if not last:
+            self.torn = offset + len(self.tail.strip(b" \t\r\n"))
+            return
+        self.tail = self.tail[len(last):]
+        ending = re.match(rb"\r?\n", self.tail)
+        self.kept = offset + len(last) + (ending.end() if ending else 0)
+        self.unended, self.torn = not ending, len(self.tail[ending.end() if ending else 0:].strip(b" \t\r\n"))
+        yield offset, last, True
+
+    def _tear(self, kept, end):
+        """Note that the last line, which ends before the tail, is not whole."""
+        self.kept, self.unended, self.torn = kept, False, end - kept + len(self.tail)
+
+    def _stands_twice(self, row):
+        """What is wrong with a row whose trial an earlier line holds, or None."""
+        lines = self.places.get(row["case_id"])
+        if lines is None:
+            lines = self.places[row["case_id"]] = array("I", [0]) * self.header["trials"]
+        first = lines[row["trial"]]
+        if first:
+            return f"trial {row['trial']} of case {shown(row['case_id'])} is logged already in line {first}"
+        lines[row["trial"]] = self.number
+        return None
+
+    def rows(self):
+        """Each row in file order. Damage is a BenchError, or goes to the list damaged where one is given."""
+        for self.offset, line, last in self.lines:
+            self.number += 1
+            row = None
+            try:
+                row = parse_line(line)
+                problem = row_problem(row, self.header)
+            except ValueError as error:
+                if last and is_torn(line):
+                    self._tear(self.offset, self.offset + len(line))
+                    return
+                problem = f"not JSON: {error}"
+            twice = None if problem else self._stands_twice(row)
+            if (problem or twice) and self.damaged is None:
+                raise BenchError(f"{self.path}: line {self.number}: {problem or twice}; the file is left as it was: "
+                                 f"--from {shlex.quote(str(self.path))} --log NEW takes over its good rows")
+            if problem or twice:
+                self.damaged.append((self.number, problem or twice))
+            if not problem:
+                yield row
 
 
-def parse_log(data: bytes, path, damaged=None) -> LogText:
-    """What the bytes of a log hold; BenchError names the line of any damage but a torn last line."""
-    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
-    end = max(start, len(data.rstrip(BLANK)))
-    if end == start:
-        return LogText(None, [], 0, False, len(data.strip(b" \t\r\n")))
-    lines = data[start:end].split(b"\n")
-    header = parse_header(lines, path)
-    if header is None:
-        return LogText(None, [], 0, False, len(data))
-    rows, torn = parse_rows(lines[1:], header, path, damaged)
-    if torn:
-        kept = start + data[start:end].rindex(b"\n") + 1
-        return LogText(header, rows, kept, False, len(data) - kept)
-    ending = re.match(rb"\r?\n", data[end:])
-    kept = end + (ending.end() if ending else 0)
-    return LogText(header, rows, kept, not ending, len(data[kept:].strip(b" \t\r\n")))
-
-
-def read_bytes(path) -> bytes:
-    """The bytes of a log; BenchError when it cannot be read."""
+def open_log(path):
+    """A log opened for reading; BenchError when it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return open(path, "rb")
     except OSError as error:
         raise BenchError(f"{path}: the log cannot be read: {error.strerror}") from None
 
 
+def reader_of(file, path) -> LogReader:
+    """The reader of a log that holds a run; BenchError for one that has still to begin."""
+    reader = LogReader(file, path)
+    if reader.header is None:
+        raise BenchError(f"{path}: the log holds no run yet: run bench.py first")
+    return reader
+
+
 def read_log(path) -> tuple:
     """(header, rows in file order) of a log; a torn last line is left out. It may be one that is being written."""
-    text = parse_log(read_bytes(path), path)
-    if text.header is None:
-        raise BenchError(f"{path}: the log holds no run yet: run bench.py first")
-    return text.header, text.rows
+    with open_log(path) as file:
+        reader = reader_of(file, path)
+        return reader.header, list(reader.rows())
 
 
 def not_run() -> dict:
@@ -312,18 +348,18 @@ def provenance_of(header) -> dict:
     return {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
 
 
-def check_cases(path, rows, cases) -> None:
-    """BenchError for a row of a case that the case set does not plan, which a header edited by hand may hide."""
+def planned_rows(reader, cases):
+    """The rows of a log; BenchError for one of a case that is not planned, which a header edited by hand may hide."""
     planned = {case["id"] for case in cases}
-    for number, row in enumerate(rows, start=2):
+    for row in reader.rows():
         if row["case_id"] not in planned:
-            raise BenchError(f"{path}: line {number}: case {shown(row['case_id'])} is not of the plan; "
+            raise BenchError(f"{reader.path}: line {reader.number}: case {shown(row['case_id'])} is not of the plan; "
                              "the file is left as it was")
+        yield row
 
 
-def to_recording(log_path, case_set: dict) -> dict:
-    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
-    header, rows = read_log(log_path)
+def logged_cases(header, log_path, case_set) -> list:
+    """The cases that a log plans; BenchError where the case set is not the log's."""
     if header["bench_version"] != BENCH_VERSION:
         raise BenchError(f"{log_path}: bench_version is {shown(header['bench_version'])}, this is {BENCH_VERSION}: "
                          "read it with the bench.py that wrote it")
@@ -332,14 +368,25 @@ def to_recording(log_path, case_set: dict) -> dict:
         raise BenchError(f"{log_path}: its case set ({recorded}) is not {case_set['name']} as it is now ({now}): give "
                          "its own with --cases; bench.py --from carries the trials of unchanged inputs into a new log")
     try:
-        cases = harness.plan(case_set, header["splits"], header["trials"])
+        return harness.plan(case_set, header["splits"], header["trials"])
     except RunError as error:
         raise BenchError(f"{log_path}: {error}") from None
-    check_cases(log_path, rows, cases)
-    responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
-    for row in rows:
-        kept = {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
-        responses[row["case_id"]][row["trial"]] = kept
+
+
+def response_of(row) -> dict:
+    """The response that a row of a log holds."""
+    return {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
+
+
+def to_recording(log_path, case_set: dict) -> dict:
+    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
+    with open_log(log_path) as file:
+        reader = reader_of(file, log_path)
+        header = reader.header
+        cases = logged_cases(header, log_path, case_set)
+        responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
+        for row in planned_rows(reader, cases):
+            responses[row["case_id"]][row["trial"]] = response_of(row)
     plan = {key: header[key] for key in harness.PLAN_KEYS}
     return {**plan, "responses": responses, "provenance": provenance_of(header)}
 
@@ -391,10 +438,9 @@ class LogFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.created = not self.path.exists()
             self.fd = self._open_locked()
-            self.data = self._read()
+            self.size = os.fstat(self.fd).st_size
         except OSError as error:
             raise BenchError(f"{path}: the log cannot be opened: {error.strerror}") from None
-        self.size = len(self.data)
         if hasattr(os, "register_at_fork"):     # a child that a system forks must not hold the lock on
             own = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: own() and own().close())
@@ -439,9 +485,11 @@ class LogFile:
         except OSError:
             return False
 
-    def _read(self):
-        os.lseek(self.fd, 0, os.SEEK_SET)
-        return b"".join(iter(lambda: os.read(self.fd, 1 << 20), b""))
+    def reading(self):
+        """The log as a file to be read from its start."""
+        file = open(self.fd, "rb", closefd=False)
+        file.seek(0)
+        return file
 
     def check(self) -> None:
         """BenchError when the path no longer names the open file, or something else wrote to it."""
@@ -452,15 +500,15 @@ class LogFile:
             raise BenchError(f"{self.path}: the log was changed under the run by something else; "
                              "see that its last line is whole, then run the same command")
 
-    def keep(self, text: LogText) -> None:
+    def keep(self, reader: LogReader) -> None:
         """Cut the file to its good part and end the last line, so that the next row starts a line of its own."""
         try:
-            if self.size != text.kept:
-                os.ftruncate(self.fd, text.kept)
-            self.size = text.kept
+            if self.size != reader.kept:
+                os.ftruncate(self.fd, reader.kept)
+            self.size = reader.kept
         except OSError as error:
             raise BenchError(f"{self.path}: the log cannot be mended: {error.strerror}") from None
-        if text.unended:
+        if reader.unended:
             self._write(b"\n")
 
     def append(self, values) -> None:
@@ -513,45 +561,55 @@ def is_refusal(row) -> bool:
     return "error" in row and "Rejection" in row["error"]["types"]
 
 
-def planned_rows(path, text, header):
+def rows_in_common(path, reader, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
-    found = differences(text.header["system"], header["system"])
+    found = differences(reader.header["system"], header["system"])
     if found:
         keys = "; ".join("system.{} is {} there, {} now".format(key, *excerpts(was, now)) for key, was, now in found)
         raise BenchError(f"{path}: its trials are of another system: {keys}")
     inputs = header["case_inputs"]
-    same_set = text.header["case_set_sha256"] == header["case_set_sha256"]
-    known = text.header.get("case_inputs", inputs if same_set else {})
-    return [row for row in text.rows if row["trial"] < header["trials"] and row["case_id"] in inputs
-            and known.get(row["case_id"]) == inputs[row["case_id"]]]
+    same_set = reader.header["case_set_sha256"] == header["case_set_sha256"]
+    known = reader.header.get("case_inputs", inputs if same_set else {})
+    return (row for row in reader.rows() if row["trial"] < header["trials"] and row["case_id"] in inputs
+            and known.get(row["case_id"]) == inputs[row["case_id"]])
 
 
-def warn_of_torn(path, text, warn) -> None:
-    if text.torn:
-        warn(f"{path}: a torn last line of {text.torn} bytes is dropped")
+def warn_of_torn(path, reader, warn) -> None:
+    if reader.torn:
+        warn(f"{path}: a torn last line of {reader.torn} bytes is dropped")
+
+
+def old_rows(path, file, header, warn) -> tuple:
+    """(the header of an older log, its rows that a new plan contains); damaged lines are left out with a warning."""
+    file.seek(0)
+    damaged = []
+    reader = LogReader(file, path, damaged)
+    if reader.header is None:
+        warn_of_torn(path, reader, warn)
+        raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
+    rows = list(rows_in_common(path, reader, header))
+    warn_of_torn(path, reader, warn)
+    for number, problem in damaged:
+        warn(f"{path}: line {number} is left out: {problem}")
+    if reader.header.get("task", header.get("task")) != header.get("task"):
+        warn(f"{path}: it began with other checks; the new log's trials are graded with today's")
+    return reader.header, rows
 
 
 def taken_over(paths, header, redo_unanswered, warn) -> tuple:
     """(rows that older logs have for a new plan, what the new header says of it, what a server said of the model).
 
-    Damaged lines are left out with a warning; a trial with two different results is a BenchError."""
+    A trial with two different results is a BenchError."""
     rows, origin, sources, run_again, skipped, facts = {}, {}, [], 0, set(), None
     for path in paths:
-        data, damaged = read_bytes(path), []
-        source = {"sha256": hashlib.sha256(data).hexdigest()}
-        if source in sources:
-            continue
-        sources.append(source)
-        text = parse_log(data, path, damaged)
-        warn_of_torn(path, text, warn)
-        if text.header is None:
-            raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
-        for number, problem in damaged:
-            warn(f"{path}: line {number} is left out: {problem}")
-        if text.header.get("task", header.get("task")) != header.get("task"):
-            warn(f"{path}: it began with other checks; the new log's trials are graded with today's")
-        facts = facts or text.header.get("environment", {}).get("server")
-        for row in planned_rows(path, text, header):
+        with open_log(path) as file:
+            source = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+            if source in sources:
+                continue
+            sources.append(source)
+            old, found = old_rows(path, file, header, warn)
+        facts = facts or old.get("environment", {}).get("server")
+        for row in found:
             key = row["case_id"], row["trial"]
             if redo_unanswered and not answered(row):
                 skipped.add(key)
@@ -561,7 +619,7 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
                                  f"another in {path}: a trial counts once, so these cannot be taken over together")
             rows.setdefault(key, row)
             origin.setdefault(key, path)
-        run_again += text.header.get("run_again", 0)
+        run_again += old.get("run_again", 0)
     run_again += len(skipped - set(rows))
     return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again}, facts
 
@@ -670,10 +728,11 @@ class Run:
     def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
                  warn):
         self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
-        self.plan = schedule(cases, trials)
+        self.planned = len(cases) * trials
         self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
         self.by_id = {case["id"]: case for case in cases}
         self.verdicts = {case["id"]: ["not run"] * trials for case in cases}
+        self.done = {case["id"]: bytearray(trials) for case in cases}
         self.stop_if_hopeless = stop_if_hopeless
         self.check_raised = self.hopeless = False
         self.calls = Counter()      # the model calls of this invocation by what they ended as
@@ -687,8 +746,8 @@ class Run:
 
     def counts(self) -> dict:
         """The plan's trials: already logged before, run now, not run."""
-        not_run = len(self.plan) - self.already_logged - self.ran
-        return {"planned": len(self.plan), "already_logged": self.already_logged, "ran": self.ran,
+        not_run = self.planned - self.already_logged - self.ran
+        return {"planned": self.planned, "already_logged": self.already_logged, "ran": self.ran,
                 "not_run": not_run, "stopped_by_budget": self.stopped_by_budget}
 
     def judge(self, row) -> str | None:
@@ -707,9 +766,22 @@ class Run:
 
     def resume(self, rows) -> None:
         """Count and judge the rows that the log holds already."""
-        self.already_logged = len(rows)
         for row in rows:
+            self.already_logged += 1
+            self.done[row["case_id"]][row["trial"]] = True
             self.judge(row)
+
+    def plan_rest(self, taken) -> None:
+        """Note as pending, in trial-major order, what the log holds not and what is not to be taken over."""
+        for row in taken:
+            self.done[row["case_id"]][row["trial"]] = True
+        done = chain.from_iterable(zip(*self.done.values()))
+        self.pending.extend(index for index, one in enumerate(done) if not one)
+
+    def trial_at(self, index) -> tuple:
+        """(case, trial) of a place in the plan."""
+        trial, place = divmod(index, len(self.cases))
+        return self.cases[place], trial
 
     def budget_spent(self) -> bool:
         """Whether the time is up while trials are left, which is noted."""
@@ -733,7 +805,7 @@ class Run:
 
     def trial(self, index, prime) -> tuple:
         """(started_at, response) of one planned trial, in a worker thread."""
-        case, trial = self.plan[index]
+        case, trial = self.trial_at(index)
         if prime:
             call_hook(self.system, "prime", self.before(index))
         return utc_now(), harness.attempt(self.system, case, trial, self.clock)
@@ -749,7 +821,7 @@ class Run:
 
     def log_row(self, index, started_at, response) -> None:
         """Append one finished trial; notes a SystemDown where too many in a row had no reply."""
-        case, trial = self.plan[index]
+        case, trial = self.trial_at(index)
         row = {"case_id": case["id"], "trial": trial, "started_at": started_at, "latency_s": response["latency_s"],
                "metadata": {**response["metadata"], "workers": self.workers}, **response_part(response)}
         self.log.append([row])
@@ -886,33 +958,33 @@ def patiently(action, wait_s, clock, progress):
         time.sleep(WAIT_PAUSE_S)
 
 
-def continue_log(log, text, header, taken, cases):
+def continue_log(run, reader, header, taken):
     """Make an existing log ready for new rows: the same plan, the same sources, all rows of theirs."""
-    check_plan(log.path, text.header, header)
-    check_cases(log.path, text.rows, cases)
-    sources = text.header.get("from")
-    if taken and taken[1] != {key: text.header.get(key) for key in taken[1]}:
+    log, logged = run.log, reader.header
+    check_plan(log.path, logged, header)
+    if taken and taken[1] != {key: logged.get(key) for key in taken[1]}:
         raise BenchError(f"{log.path}: it exists and was not begun with these --from logs as they are now and this "
                          "--redo-unanswered; give another --log")
-    missing = sources and len(text.rows) < text.header.get("taken_over", 0)
+    run.resume(planned_rows(reader, run.cases))
+    missing = logged.get("from") and run.already_logged < logged.get("taken_over", 0)
     if missing and not taken:
         raise BenchError(f"{log.path}: taking over other logs was cut short; give the same --from again")
-    log.keep(text)
+    log.keep(reader)
     if missing:
-        have = {(row["case_id"], row["trial"]) for row in text.rows}
-        text.rows.extend(row for row in taken[0] if (row["case_id"], row["trial"]) not in have)
-        log.append(text.rows[len(have):])
+        rows = [row for row in taken[0] if not run.done[row["case_id"]][row["trial"]]]
+        log.append(rows)
+        run.resume(rows)
 
 
-def begin_log(log, text, header, taken, facts):
-    """Write a new log's header and the rows that it takes over; the same text as if read back."""
+def begin_log(run, reader, header, taken, facts):
+    """Write a new log's header and the rows that it takes over."""
     rows, entries, told = taken or ([], {}, None)
     if facts or told:
         header["environment"]["server"] = facts or told
-    log.keep(text)
-    log.append([{**header, **entries}, *rows])
-    sync_folder(log.path.parent)
-    text.rows.extend(rows)
+    run.log.keep(reader)
+    run.log.append([{**header, **entries}, *rows])
+    sync_folder(run.log.path.parent)
+    run.resume(rows)
 
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
@@ -931,29 +1003,27 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn)
-        text = parse_log(log.data, log.path)
-        if text.header:
-            continue_log(log, text, header, taken, cases)
-        warn_of_torn(log_path, text, warn)
-        run_pending(run, text, header, taken, signals)
+        with log.reading() as file:
+            reader = LogReader(file, log.path)
+            if reader.header:
+                continue_log(run, reader, header, taken)
+        warn_of_torn(log_path, reader, warn)
+        run_pending(run, reader, header, taken, signals)
     return run.counts()
 
 
-def run_pending(run, text, header, taken, signals):
+def run_pending(run, reader, header, taken, signals):
     """Run what the log lacks; a new log gets its header, with what the server says of the model, once that is known."""
-    rows = text.rows if text.header else taken[0] if taken else []
-    have = {(row["case_id"], row["trial"]) for row in rows}
-    run.pending.extend(index for index, (case, trial) in enumerate(run.plan) if (case["id"], trial) not in have)
-    run.resume(text.rows)
+    begun = reader.header is not None
+    run.plan_rest([] if begun or not taken else taken[0])
     if hasattr(run.progress, "begin"):
-        run.progress.begin(text.header or header, run.cases, run.verdicts, run.calls)
+        run.progress.begin(reader.header or header, run.cases, run.verdicts, run.calls)
     crew = Crew(min(run.workers, len(run.pending)), signals)
     try:
         ready = bool(run.pending) and not run.budget_spent()
         facts = run.first_prepared(crew) if ready else None
-        if not text.header and (facts is not None or taken):
-            begin_log(run.log, text, header, taken, facts)
-            run.resume(text.rows)
+        if not begun and (facts is not None or taken):
+            begin_log(run, reader, header, taken, facts)
         if ready:
             run.go(crew)
             run.confirm(crew)
