@@ -107,9 +107,13 @@ def nearest(name: str, names) -> str:
     return f"; did you mean {' or '.join(json.dumps(match) for match in close)}?" if close else ""
 
 
+# Made once: what json.dumps makes for each call costs as much as a short row.
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value) -> str:
     """A JSON value as one line of ASCII, keys sorted: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return CANONICAL.encode(value)
 
 
 def sha256(text: str) -> str:
@@ -138,11 +142,13 @@ def finite_float(text):
     return number
 
 
+STRICT = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_float, object_pairs_hook=unique_keys)
+
+
 def parse_json(text: str):
     """The value of a JSON text; ValueError for what is none: NaN, 1e999, repeated keys and absurd depth too."""
     try:
-        return json.loads(text, parse_constant=refuse_constant, parse_float=finite_float,
-                          object_pairs_hook=unique_keys)
+        return STRICT.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -599,6 +605,11 @@ def graded_row(task, case, trial, response):
         verdict, check, reason = grade(task, case, response)
     except RunError as error:
         raise RunError(f"{error} (trial {trial})") from error
+    return result_row(case, trial, response, verdict, check, reason)
+
+
+def result_row(case, trial, response, verdict, check, reason) -> dict:
+    """A response with its verdict as a row of a run record."""
     metadata = {**response.get("metadata", {}), "recorded_latency_s": response["latency_s"]}
     row = {"case_id": case["id"], "class": case["class"], "split": case["split"], "trial": trial, "verdict": verdict,
            "check": check, "reason": reason, "output": response.get("output"), "metadata": metadata}
@@ -607,11 +618,16 @@ def graded_row(task, case, trial, response):
 
 def recording_sha256(recording: dict) -> str:
     """The hash of a recording: a line for its plan, then [case_id, trial, sha256 of the response] a trial."""
-    digest = hashlib.sha256()
-    digest.update((canonical({key: recording[key] for key in PLAN_KEYS}) + "\n").encode())
-    for case_id, responses in recording["responses"].items():
-        for trial, response in enumerate(responses):
-            digest.update((canonical([case_id, trial, sha256(canonical(response))]) + "\n").encode())
+    return trials_sha256(recording, ((case_id, [sha256(canonical(one)) for one in found])
+                                     for case_id, found in recording["responses"].items()))
+
+
+def trials_sha256(plan: dict, hashes) -> str:
+    """The hash of a recording from its plan and (case_id, [sha256 of each response]) of each case in order."""
+    digest = hashlib.sha256((canonical({key: plan[key] for key in PLAN_KEYS}) + "\n").encode())
+    for case_id, found in hashes:
+        name = canonical(case_id)
+        digest.update("".join(f'[{name},{trial},"{text}"]\n' for trial, text in enumerate(found)).encode())
     return digest.hexdigest()
 
 
@@ -623,6 +639,15 @@ def check_task(recording, task, regrade):
                        "--regrade grades it with today's on purpose")
 
 
+def run_manifest(recording, task, case_set, recording_hash) -> dict:
+    """The manifest of a run record: who was measured on what, from the plan and provenance of a recording."""
+    manifest = {"harness_version": HARNESS_VERSION, "task": task_identity(task),
+                "case_set": {"name": case_set["name"], "sha256": case_set["sha256"]},
+                "system": {**recording["system"], "mode": "replay"}, "splits": recording["splits"],
+                "trials": recording["trials"], "recording_sha256": recording_hash}
+    return {**manifest, "provenance": recording["provenance"]} if "provenance" in recording else manifest
+
+
 def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict:
     """The run record of a recording: {"manifest": …, "results": [one graded row a trial, by case then trial]}."""
     problems = recording_problems(recording, case_set)
@@ -631,14 +656,9 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
     check_task(recording, task, regrade)
     cases = plan(case_set, recording["splits"], recording["trials"], include_held_out=True)
     recording = {**recording, "responses": {case["id"]: recording["responses"][case["id"]] for case in cases}}
-    manifest = {"harness_version": HARNESS_VERSION, "task": task_identity(task),
-                "case_set": {"name": case_set["name"], "sha256": case_set["sha256"]},
-                "system": {**recording["system"], "mode": "replay"}, "splits": recording["splits"],
-                "trials": recording["trials"], "recording_sha256": recording_sha256(recording)}
-    if "provenance" in recording:
-        manifest["provenance"] = recording["provenance"]
-    return {"manifest": manifest, "results": [graded_row(task, case, trial, response) for case in cases
-                                              for trial, response in enumerate(recording["responses"][case["id"]])]}
+    return {"manifest": run_manifest(recording, task, case_set, recording_sha256(recording)),
+            "results": [graded_row(task, case, trial, response) for case in cases
+                        for trial, response in enumerate(recording["responses"][case["id"]])]}
 
 
 # The command line, shared by the scripts
