@@ -181,6 +181,8 @@ def header_problem(header):
             return f"{key} is not an object"
     if not isinstance(header.get("from", []), list):
         return "from is not a list"
+    if not (header.get("sync") is None or harness.is_trial_count(header["sync"])):
+        return "sync is not a whole number from 1 up"
     for key in ("taken_over", "run_again"):
         if not isinstance(header.get(key, 0), int) or header.get(key, 0) < 0:
             return f"{key} is not a whole number"
@@ -401,44 +403,97 @@ def lock(file_descriptor) -> None:
     os.lseek(file_descriptor, LOCK_BYTE, os.SEEK_SET)
     try:
         msvcrt.locking(file_descriptor, msvcrt.LK_NBLCK, 1)
-    except OSError:
+    except OSError as error:
+        if error.errno in harness.NOT_OFFERED:
+            raise
         raise BlockingIOError from None
 
 
-def sync(file_descriptor) -> None:
-    """Force what was written onto the disk itself (macOS needs more than fsync for that)."""
-    if hasattr(fcntl, "F_FULLFSYNC"):
+def is_running(pid) -> bool:
+    """Whether a process of this machine is running; where that cannot be asked it may be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:     # somebody else's
+        pass
+    return True
+
+
+class LockFile:
+    """A lock where the file system has none: a file beside the log that names the host and process which has it."""
+
+    def __init__(self, log):
+        self.path = log.with_name(f"{log.name}.lock")
+        self.mine = f"{platform.node()} {os.getpid()} {os.urandom(6).hex()}\n"
+        left = self._left_behind()
+        if left is not None and left == self._text():       # nobody has taken it over meanwhile
+            self.path.unlink()
         try:
-            fcntl.fcntl(file_descriptor, fcntl.F_FULLFSYNC)
-            return
-        except OSError:     # a file system without it
-            pass
-    os.fsync(file_descriptor)
+            with open(self.path, "x", encoding="utf-8") as file:
+                file.write(self.mine)
+        except FileExistsError:
+            raise BlockingIOError from None
+
+    def held(self) -> bool:
+        """Whether it is still there and ours."""
+        return self._text() == self.mine
+
+    def remove(self) -> None:
+        """Give the lock back."""
+        if self.held():
+            self.path.unlink()
+
+    def _text(self):
+        try:
+            return self.path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def _left_behind(self):
+        """The text of a lock file whose process has ended, None where there is none; BenchError for any other."""
+        text = self._text()
+        if text is None:
+            return None
+        host, _, rest = text.partition(" ")
+        pid = rest.partition(" ")[0]
+        if host != platform.node() or not pid.isdecimal():
+            raise BenchError(f"{self.path}: the log is locked by {shown(text.strip())} (host, process): wait for it, or, "
+                             f"when it has ended, remove that file: rm {shlex.quote(str(self.path))}")
+        if is_running(int(pid)):
+            raise BenchError(f"{self.path}: another bench.py (process {pid}) is writing this log; wait for it, or, when "
+                             f"that process is something else, remove this file: rm {shlex.quote(str(self.path))}")
+        return text
 
 
 def sync_folder(folder) -> None:
     """Make a new file's name durable, where folders can be opened at all."""
     if os.name == "posix":
-        file_descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file_descriptor)
-        except OSError:     # some file systems sync no folders
-            pass
-        finally:
-            os.close(file_descriptor)
+        with contextlib.suppress(OSError):      # some file systems sync no folders, some folders are not to be read
+            file_descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(file_descriptor)
+            finally:
+                os.close(file_descriptor)
 
 
 class LogFile:
-    """A log open for appending: locked against a second writer, each append one write and on disk when it returns."""
+    """A log open for appending: locked against a second writer, each append one write and, after every sync_every of
+    them, on disk when it returns. warn is told where the file system has no locks or no sync."""
 
-    def __init__(self, path):
+    def __init__(self, path, sync_every: int = 1, locked: bool = True, warn=lambda text: None):
         # The file itself, wherever a link or a change of the folder may lead later.
         self.path = Path(os.path.realpath(path))
+        self.sync_every, self.unsynced, self.locked, self.warn, self.lock_file = sync_every, 0, locked, warn, None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.created = not self.path.exists()
             self.fd = self._open_locked()
             self.size = os.fstat(self.fd).st_size
+            if not self.size:
+                self._sync()        # the header tells whether this can be done
         except OSError as error:
             raise BenchError(f"{path}: the log cannot be opened: {error.strerror}") from None
         if hasattr(os, "register_at_fork"):     # a child that a system forks must not hold the lock on
@@ -449,9 +504,18 @@ class LogFile:
         return self
 
     def __exit__(self, *exception):
-        if self.created and self.size == 0 and self._at_path():
-            self.path.unlink()      # nothing was run: leave no empty file
-        self.close()
+        try:
+            if self.created and self.size == 0 and self._at_path():
+                self.path.unlink()      # nothing was run: leave no empty file
+            elif self.unsynced:
+                self._sync()
+        except OSError as error:
+            if exception == (None, None, None):     # else that is what there is to tell
+                raise BenchError(f"{self.path}: the log cannot be written: {error.strerror}") from None
+        finally:
+            self.close()
+            if self.lock_file:
+                self.lock_file.remove()
 
     def close(self) -> None:
         """Give the file and its lock back, once: its number may be another file's by the next time."""
@@ -466,7 +530,7 @@ class LogFile:
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
                     raise BenchError(f"{self.path}: the log is not a regular file: give another --log")
-                lock(fd)
+                self._lock(fd)
                 self.fd = fd
                 if self._at_path():
                     return fd
@@ -477,7 +541,30 @@ class LogFile:
             except BaseException:
                 os.close(fd)
                 raise
+            if self.lock_file:
+                self.lock_file.remove()
             os.close(fd)    # replaced between opening and locking: take the file that is there now
+
+    def _lock(self, fd):
+        if not self.locked:
+            return
+        try:
+            lock(fd)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno not in harness.NOT_OFFERED:
+                raise
+            self.lock_file = LockFile(self.path)
+            self.warn(f"{self.path}: its file system has no locks ({error.strerror}): {self.lock_file.path.name} beside "
+                      "it keeps a second bench.py away")
+
+    def _sync(self):
+        """Bring what was written onto the disk, where the file system does that, which is told once."""
+        self.unsynced = 0
+        if self.sync_every and not harness.sync(self.fd):
+            self.sync_every = 0
+            self.warn(f"{self.path}: its file system syncs nothing to the disk: a power cut may take trials with it")
 
     def _at_path(self):
         try:
@@ -496,6 +583,9 @@ class LogFile:
         if not self._at_path():
             raise BenchError(f"{self.path}: the log was removed or replaced under the run; "
                              "put it back, then run the same command")
+        if self.lock_file and not self.lock_file.held():
+            raise BenchError(f"{self.lock_file.path}: this lock of the log was removed or taken over under the run: see "
+                             "that no other bench.py writes the log, then run the same command")
         if os.fstat(self.fd).st_size != self.size:
             raise BenchError(f"{self.path}: the log was changed under the run by something else; "
                              "see that its last line is whole, then run the same command")
@@ -511,9 +601,10 @@ class LogFile:
         if reader.unended:
             self._write(b"\n")
 
-    def append(self, values) -> None:
-        """Add a line for each JSON value, all in one write; they are on disk when this returns."""
+    def append(self, values, at_once=False) -> None:
+        """Add a line for each JSON value, all in one write, synced at once or when its turn comes."""
         self.check()
+        self.unsynced += self.sync_every if at_once else len(values)
         self._write("".join(json.dumps(value, allow_nan=False) + "\n" for value in values).encode("ascii"))
 
     def _write(self, data):
@@ -521,7 +612,8 @@ class LogFile:
         try:
             while left:
                 left = left[os.write(self.fd, left):]
-            sync(self.fd)
+            if self.unsynced >= self.sync_every:
+                self._sync()
         except OSError as error:
             try:
                 os.ftruncate(self.fd, self.size)        # leave whole lines only
@@ -972,7 +1064,7 @@ def continue_log(run, reader, header, taken):
     log.keep(reader)
     if missing:
         rows = [row for row in taken[0] if not run.done[row["case_id"]][row["trial"]]]
-        log.append(rows)
+        log.append(rows, at_once=True)
         run.resume(rows)
 
 
@@ -982,26 +1074,27 @@ def begin_log(run, reader, header, taken, facts):
     if facts or told:
         header["environment"]["server"] = facts or told
     run.log.keep(reader)
-    run.log.append([{**header, **entries}, *rows])
+    run.log.append([{**header, "sync": run.log.sync_every or None, **entries}, *rows], at_once=True)
     sync_folder(run.log.path.parent)
     run.resume(rows)
 
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, stop_if_hopeless: bool = False, signals=None, grade=None, progress=None,
-              warn=lambda text: None) -> dict:
+              redo_unanswered: bool = False, stop_if_hopeless: bool = False, sync_every: int = 1, locked: bool = True,
+              signals=None, grade=None, progress=None, warn=lambda text: None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
     grade(case, response) gives (verdict, check, reason). progress(counts, elapsed_s, row, verdict) takes each trial;
     its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
     already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
-    could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock."""
+    could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock; every sync_every
+    trials the log is brought onto the disk."""
     cases = harness.plan(case_set, splits, trials)
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock,
                        progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
-    with LogFile(log_path) as log:
+    with LogFile(log_path, sync_every, locked, warn) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn)
         with log.reading() as file:
             reader = LogReader(file, log.path)
@@ -1448,6 +1541,9 @@ def parse_args(argv):
         help="wait up to N seconds for a server that is away (default: 0)")
     add("--stop-if-hopeless", action="store_true",
         help="stop when the first 5 model calls end alike and none can be graded")
+    add("--sync-every", type=harness.whole_number, default=1, metavar="N",
+        help="sync the log to the disk after every N trials, which a power cut may then take (default: 1)")
+    add("--no-lock", action="store_true", help="take no lock on the log: see yourself that nothing else writes it")
     add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
         help="a sampling option of Ollama; repeatable")
     add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
@@ -1466,6 +1562,8 @@ def checked_args(parser, argv):
     args.words = sys.argv[1:] if argv is None else list(argv)
     if args.workers > MOST_WORKERS:
         parser.error(f"argument --workers: {args.workers} is more than {MOST_WORKERS}")
+    if args.sync_every > harness.MAX_TRIALS:
+        parser.error(f"argument --sync-every: {args.sync_every} is more than {harness.MAX_TRIALS}")
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
     if args.model is not None:
@@ -1578,6 +1676,7 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
         return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                          task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
                          redo_unanswered=args.redo_unanswered, stop_if_hopeless=args.stop_if_hopeless,
+                         sync_every=args.sync_every, locked=not args.no_lock,
                          signals=signals, progress=progress, warn=progress.warn,
                          grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:

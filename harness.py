@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import copy
 import difflib
+import errno
 import hashlib
 import importlib
 import inspect
@@ -32,6 +33,11 @@ import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:     # Windows
+    fcntl = None
 
 HARNESS_VERSION = "1"
 HERE = Path(__file__).resolve().parent
@@ -48,6 +54,8 @@ MAX_TRIALS = 100_000
 # How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
 IRREPLACEABLE = b'{"bench_version"'
 ABSENT = object()
+# How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
+NOT_OFFERED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP), errno.EINVAL}
 # What must not reach a terminal or hide in one: controls, direction marks, separators, characters
 # without width, lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064"
@@ -179,6 +187,23 @@ def is_irreplaceable(path) -> bool:
         return file.read(len(IRREPLACEABLE)) == IRREPLACEABLE
 
 
+def sync(file_descriptor) -> bool:
+    """Force what was written onto the disk itself; False where the file system cannot do it."""
+    try:
+        try:
+            if hasattr(fcntl, "F_FULLFSYNC"):       # macOS needs more than fsync for that
+                fcntl.fcntl(file_descriptor, fcntl.F_FULLFSYNC)
+                return True
+        except OSError:     # a file system without it
+            pass
+        os.fsync(file_descriptor)
+    except OSError as error:
+        if error.errno not in NOT_OFFERED:
+            raise
+        return False
+    return True
+
+
 def replace_file(target, text) -> None:
     """Put a text into a temporary file beside the target and rename it."""
     temporary = target.with_name(f".{os.urandom(6).hex()}.tmp")
@@ -186,7 +211,7 @@ def replace_file(target, text) -> None:
         try:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
             temporary.unlink()

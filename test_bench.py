@@ -483,7 +483,7 @@ class TheLog(InFolder):
         self.assertEqual(counts, {"planned": 6, "already_logged": 0, "ran": 6, "not_run": 0, "stopped_by_budget": False})
         header, rows = bench.read_log(self.log)
         self.assertEqual(list(header), ["bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials",
-                                        "case_inputs", "started_at", "budget_s", "environment"])
+                                        "case_inputs", "started_at", "budget_s", "environment", "sync"])
         self.assertEqual(header["environment"]["hardware"], "a desk")
         self.assertEqual(self.keys(), [(case_id, trial) for trial in range(3) for case_id in ("one", "two")])
         self.assertEqual(list(rows[0]), ["case_id", "trial", "started_at", "latency_s", "metadata", "output"])
@@ -915,7 +915,80 @@ class ARun(InFolder):
     def test_a_sync_follows_every_row(self):
         with mock.patch("os.fsync", wraps=os.fsync) as synced:
             self.run_small()
-        self.assertEqual(synced.call_count, 1 + 1 + 6)      # the header, the folder, the rows
+        self.assertEqual(synced.call_count, 1 + 1 + 1 + 6)      # the new file, the header, the folder, the rows
+
+    def test_who_accepts_to_lose_some_trials_has_fewer_syncs_and_the_last_rows_are_synced_too(self):
+        for answer, rows in ((lambda case, trial: dict(GOOD), 6), (lambda case, trial: SystemDown("x") if trial == 2 else dict(GOOD), 4)):
+            self.log.unlink(missing_ok=True)
+            with mock.patch("os.fsync", wraps=os.fsync) as synced, contextlib.suppress(SystemDown):
+                self.run_small(Scripted(answer), sync_every=3)
+            self.assertEqual((len(self.rows()), synced.call_count), (rows, 1 + 1 + 1 + 2))
+            self.assertEqual(bench.read_log(self.log)[0]["sync"], 3)
+
+
+class PoorFileSystems(InFolder):
+    """Those without locks or without sync."""
+
+    def setUp(self):
+        super().setUp()
+        self.lock_file, self.warnings = self.folder / "log.jsonl.lock", []
+
+    def run_without(self, what, number=errno.ENOSYS, system=None, **options):
+        with mock.patch(what, side_effect=OSError(number, os.strerror(number))):
+            return self.run_small(system, warn=self.warnings.append, **options)
+
+    def test_a_file_beside_the_log_stands_in_for_a_lock(self):
+        for number in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):
+            self.log.unlink(missing_ok=True)
+            held = []
+            system = Scripted(lambda case, trial: held.append(self.lock_file.read_text().split()[:2]))
+            self.assertEqual(self.run_without("bench.lock", number, system)["ran"], 6)
+            self.assertEqual(held, [[bench.platform.node(), str(os.getpid())]] * 6)
+            self.assertEqual(self.warnings.pop(), f"{self.log}: its file system has no locks ({os.strerror(number)}): log.jsonl.lock "
+                                                  "beside it keeps a second bench.py away")
+            self.assertEqual((self.warnings, self.lock_file.exists()), ([], False))
+
+    def test_a_second_writer_is_refused_by_it(self):
+        def second(case, trial):
+            self.assert_refused(f"another bench.py (process {os.getpid()}) is writing this log", bench.LogFile, self.log)
+            return dict(GOOD)
+        self.assertEqual(self.run_without("bench.lock", system=Scripted(second))["ran"], 6)
+
+    def test_one_left_behind_by_a_dead_process_is_taken_over_and_any_other_is_named(self):
+        dead = subprocess.Popen([sys.executable, "-S", "-c", ""])
+        dead.wait()
+        self.lock_file.write_text(f"{bench.platform.node()} {dead.pid} abc\n")
+        self.assertEqual(self.run_without("bench.lock")["ran"], 6)
+        for text, told in (("elsewhere 12 abc\n", 'the log is locked by "elsewhere 12 abc" (host, process)'), ("", 'the log is locked by ""')):
+            self.lock_file.write_text(text)
+            self.assert_refused(f"{self.lock_file}: {told}", self.run_without, "bench.lock", trials=4)
+            self.assert_refused(f"remove that file: rm {self.lock_file}", self.run_without, "bench.lock")
+            self.assertEqual(self.lock_file.read_text(), text)
+
+    def test_one_that_goes_away_under_the_run_stops_it(self):
+        for change in (self.lock_file.unlink, lambda: self.lock_file.write_text("other 1 x")):
+            self.assert_refused("removed or taken over under the run", self.run_without, "bench.lock",
+                                system=Scripted(lambda case, trial: change()))
+            self.lock_file.unlink(missing_ok=True)      # that of another is left
+
+    def test_no_lock_asks_for_none(self):
+        self.assertEqual(self.run_without("bench.lock", errno.EIO, locked=False)["ran"], 6)
+        self.assertEqual((self.warnings, self.lock_file.exists()), ([], False))
+        self.assert_refused("the log cannot be opened: Input/output error", self.run_without, "bench.lock", errno.EIO)
+
+    def test_a_run_without_sync_goes_on_and_says_so_once_and_in_its_header(self):
+        told = f"{self.log}: its file system syncs nothing to the disk: a power cut may take trials with it"
+        self.assertEqual(self.run_without("os.fsync", trials=2)["ran"], 4)
+        header = self.log.read_bytes().splitlines()[0]
+        self.assertEqual((self.warnings, json.loads(header)["sync"]), ([told], None))
+        self.log.write_bytes(header + b"\n")
+        self.assertEqual(self.run_without("os.fsync", trials=2)["ran"], 4)
+        self.assertEqual((self.warnings, self.log.read_bytes().splitlines()[0]), ([told] * 2, header))
+
+    def test_a_report_is_written_without_sync_too(self):
+        with mock.patch("os.fsync", side_effect=OSError(errno.EINVAL, "no")):
+            harness.write(self.folder / "x.json", {"a": 1})
+        self.assertEqual(harness.read_json(self.folder / "x.json"), {"a": 1})
 
 
 class GradingWhileRunning(InFolder):
