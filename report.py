@@ -23,15 +23,18 @@ if __name__ == "__main__":
 import harness      # the first import, since it refuses a Python that is too old for the others
 
 import argparse
+import hashlib
 import json
 import math
 import operator
 import re
 import shlex
+from array import array
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
-from itertools import accumulate, groupby
+from itertools import accumulate, compress, groupby
 from pathlib import Path
 
 import bench
@@ -43,6 +46,9 @@ KINDS = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 NAMED = {"name": str, "sha256": str}
 MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": dict, "splits": list, "trials": int,
             "recording_sha256": str}
+NOT_RUN = ("incomplete", None, "NotRun: planned, but not in the log")
+ENDS = (*VERDICTS, "not run")
+PASSES = bytes([1]) + bytes(255)
 ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str, "metadata": dict}
 # What a trial's metadata may count or time; whoever edits a run record by hand must keep them numbers.
 AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
@@ -320,17 +326,106 @@ def why_not_passed(row: dict) -> str:
     return f"{row['check']}: {row['reason']}" if row["check"] else row["reason"]
 
 
-def rows_by_case(record: dict) -> dict:
+def fingerprint(text: str) -> int:
+    """64 bits that stand for a text and are never 0."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") or 1
+
+
+class Record:
+    """A graded run in compact form: what is counted stands in columns, one value a trial, by case then trial.
+
+    cases is {case_id: its class}, refused those that must be refused, rows(number) the rows of one case as in a run
+    record. endings has for each trial the place of its (verdict, check, reason) in table, outputs the fingerprint of
+    its output (0 for none), amounts by name what its metadata tells (NaN for nothing). setups counts the trials that
+    ran by what they ran on, in the order of RUNTIMES."""
+
+    def __init__(self, manifest, cases, refused, rows):
+        self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
+        self.trials = manifest["trials"]
+        self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
+        self.endings = array("I", [0]) * (len(cases) * self.trials)
+        self.outputs = array("Q", [0]) * len(self.endings)
+        self.amounts = {key: array("d", [math.nan]) * len(self.endings) for key in AMOUNTS}
+
+    def place_of(self, ending) -> int:
+        """Where a (verdict, check, reason) stands in the table; 0 for what never ran."""
+        if ending[0] == "incomplete" and ending[2].partition(":")[0] == "NotRun":
+            return 0
+        place = self.places.setdefault(ending, len(self.table))
+        if place == len(self.table):
+            self.table.append(ending)
+        return place
+
+    def tell(self, index, metadata, latency) -> None:
+        """Note what a trial that ran took and what it ran on, from metadata whose amounts are known to be numbers."""
+        get = metadata.get
+        for key, column in self.amounts.items():
+            value = latency if key == "recorded_latency_s" else get(key)
+            if value is not None:
+                column[index] = value
+        setup = tuple(map(get, RUNTIMES))
+        try:
+            self.setups[setup] += 1
+        except TypeError:       # a list or an object
+            self.setups[tuple(value if value is None else plain(value) for value in setup)] += 1
+
+    @cached_property
+    def verdicts(self) -> bytes:
+        """The place in ENDS of each trial's verdict, once all trials are told."""
+        kinds = [ENDS.index("not run" if place == 0 else ending[0]) for place, ending in enumerate(self.table)]
+        return bytes(map(kinds.__getitem__, self.endings))
+
+    def of(self, number) -> slice:
+        """Where the trials of a case stand in the columns."""
+        return slice(number * self.trials, (number + 1) * self.trials)
+
+    def words(self) -> dict:
+        """{case_id: [verdict of each trial, "not run" where it never ran]}."""
+        return {name: [ENDS[kind] for kind in self.verdicts[self.of(number)]]
+                for number, name in enumerate(self.cases)}
+
+    def count(self, verdict, where=slice(None)) -> int:
+        """How many trials ended so."""
+        return self.verdicts[where].count(ENDS.index(verdict))
+
+    def matrix(self) -> list:
+        """A row a case, a column a trial: 1 where it passed, else 0."""
+        ones = self.verdicts.translate(PASSES)
+        return [ones[self.of(number)] for number in range(len(self.cases))]
+
+    def endings_of(self, verdict, where=slice(None)) -> dict:
+        """{(verdict, check, reason): how often} of the trials with that verdict, those that never ran included."""
+        counts = Counter(self.endings[where])
+        return {self.table[place]: count for place, count in counts.items() if self.table[place][0] == verdict}
+
+
+def compact(record) -> Record:
+    """A run record in compact form; one that is compact already as it is."""
+    if isinstance(record, Record):
+        return record
+    rows, trials = record["results"], record["manifest"]["trials"]
+    firsts = rows[::trials]
+    made = Record(record["manifest"], {row["case_id"]: row["class"] for row in firsts},
+                  {row["case_id"] for row in firsts if "expects_rejection" in row}, None)
+    made.rows = lambda number: rows[made.of(number)]
+    for index, row in enumerate(rows):
+        made.endings[index] = made.place_of((row["verdict"], row["check"], row["reason"]))
+        if row["output"] is not None:
+            made.outputs[index] = fingerprint(harness.canonical(row["output"]))
+        if made.endings[index]:
+            made.tell(index, row["metadata"], row["metadata"].get("recorded_latency_s"))
+    return made
+
+
+def case_rows(record):
+    """(case_id, [row of each trial]) of one case at a time, in plan order."""
+    record = compact(record)
+    return ((name, record.rows(number)) for number, name in enumerate(record.cases))
+
+
+def rows_by_case(record) -> dict:
     """{case_id: [row of each trial]} in plan order."""
-    cases = {}
-    for row in record["results"]:
-        cases.setdefault(row["case_id"], []).append(row)
-    return cases
-
-
-def pass_matrix(cases) -> list:
-    """A row a case, a column a trial: whether it passed."""
-    return [[row["verdict"] == "pass" for row in rows] for rows in cases]
+    return dict(case_rows(record))
 
 
 def mistyped(value, kinds):
@@ -419,62 +514,68 @@ def record_problem(record):
     return manifest_problem(record["manifest"]) or rows_problem(record["results"], record["manifest"]["trials"])
 
 
-def check_records(records, names):
-    """RunError, naming the file, for a malformed run record or one that does not belong with the first."""
+def check_records(records, names) -> list:
+    """The records in compact form; RunError, naming the file, for one malformed or not belonging with the first."""
     for record, name in zip(records, names):
-        problem = record_problem(record)
+        problem = manifest_problem(record.manifest) if isinstance(record, Record) else record_problem(record)
         if problem:
             raise RunError(f"{name}: {problem}")
-    first = records[0]["manifest"]
+    records = list(map(compact, records))
+    first = records[0].manifest
     for record, name in zip(records[1:], names[1:]):
-        manifest = record["manifest"]
+        manifest = record.manifest
         for key, what in (("task", "task"), ("case_set", "case set")):
             if manifest[key] != first[key]:
                 told = [f"{part[key]['name']} {part[key]['sha256'][:12]}" for part in (manifest, first)]
                 raise RunError(f"{name} is of the {what} {told[0]}, {names[0]} of {told[1]}: report them apart")
-        if list(rows_by_case(record)) != list(rows_by_case(records[0])):
+        if list(record.cases) != list(records[0].cases):
             raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
+    return records
 
 
 # The report of one system
 
-def tally(names) -> dict:
-    """{name: how often}, the most frequent first."""
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+def tally(counted) -> dict:
+    """{name: how often} of (name, how often), which may repeat a name, the most frequent first."""
+    counts = Counter()
+    for name, count in counted:
+        counts[name] += count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def case_report(rows: list) -> dict:
+def case_report(record, number) -> dict:
     """The figures of one case."""
-    ran = [row for row in rows if has_run(row)]
-    verdicts = Counter(row["verdict"] for row in rows)
-    outputs = {harness.canonical(row["output"]) for row in rows if row["output"] is not None}
-    report = {"class": rows[0]["class"], **{verdict: verdicts[verdict] for verdict in VERDICTS},
-              "not_run": len(rows) - len(ran),
-              "interval": limits(verdicts["pass"] / len(ran), len(ran)) if ran else None,
-              "distinct_outputs": len(outputs), "latency_s": latency_s(rows)}
-    return {**report, "expects_rejection": True} if "expects_rejection" in rows[0] else report
+    where, name = record.of(number), list(record.cases)[number]
+    won, absent = record.count("pass", where), record.count("not run", where)
+    ran = record.trials - absent
+    report = {"class": record.cases[name], "pass": won, "fail": record.count("fail", where),
+              "incomplete": record.count("incomplete", where) + absent, "not_run": absent,
+              "interval": limits(won / ran, ran) if ran else None,
+              "distinct_outputs": len({*record.outputs[where]} - {0}), "latency_s": latency_s(record, where)}
+    return {**report, "expects_rejection": True} if name in record.refused else report
 
 
-def model_calls(cases) -> dict:
+def model_calls(record) -> dict:
     """The pass rate without the cases that must be refused, which never reach a model."""
-    called = [rows for rows in cases.values() if "expects_rejection" not in rows[0]]
-    ran = [row for rows in called for row in rows if has_run(row)]
-    report = {"trials": len(ran), "pass": passed(ran), "rate": None}
-    if not ran or not all(has_run(row) for rows in cases.values() for row in rows):
+    called = [record.of(number) for number, name in enumerate(record.cases) if name not in record.refused]
+    ran = sum(record.trials - record.count("not run", where) for where in called)
+    report = {"trials": ran, "pass": sum(record.count("pass", where) for where in called), "rate": None}
+    if not ran or record.count("not run"):
         return report
-    rate = pass_rate(pass_matrix(called))
+    rate = pass_rate([row for row, name in zip(record.matrix(), record.cases) if name not in record.refused])
     return {**report, "rate": rate.pop("value"), **rate}
 
 
-def whole_rounds(cases) -> tuple:
+def whole_rounds(record) -> tuple:
     """(how many rounds ran for every case, the passes of each case in them): all trials of a run that is whole."""
-    rounds = [column for column in zip(*cases.values()) if all(map(has_run, column))]
-    return len(rounds), list(map(passed, zip(*rounds)))
+    absent, matrix = ENDS.index("not run"), record.matrix()
+    rounds = [trial for trial in range(record.trials) if absent not in record.verdicts[trial::record.trials]]
+    return len(rounds), [sum(map(row.__getitem__, rounds)) for row in matrix]
 
 
-def complete_rounds(cases) -> dict:
+def complete_rounds(record) -> dict:
     """The curve of the trials that ran for every case: a fair smaller run, since the order is trial-major."""
-    rounds, counts = whole_rounds(cases)
+    rounds, counts = whole_rounds(record)
     return {"rounds": rounds, "curve": curve(rounds, counts) if rounds else None}
 
 
@@ -482,40 +583,39 @@ def summary(values, digits=None):
     """{trials, total, median, p90} of what was counted or timed; None where nothing was."""
     if not values:
         return None
-    figures = {"total": math.fsum(values), "median": nearest_rank(values, 0.5), "p90": nearest_rank(values, 0.9)}
+    ordered = sorted(values)
+    figures = {"total": math.fsum(values), "median": nearest_rank(ordered, 0.5), "p90": nearest_rank(ordered, 0.9)}
     return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
 
 
-def amounts(rows, *keys) -> list:
-    """The metadata values under these keys, a list a row, of the rows that have them all."""
-    found = [[row["metadata"].get(key) for key in keys] for row in rows]
-    return [values for values in found if None not in values]
+def amounts(record, *keys, where=slice(None), keep=None) -> list:
+    """The amounts under these keys, a tuple a trial, of the trials that tell them all (and that keep marks)."""
+    columns = [record.amounts[key][where] for key in keys]
+    rows = zip(*columns) if keep is None else compress(zip(*columns), keep)
+    return [values for values in rows if all(value == value for value in values)]       # NaN is unlike itself
 
 
-def amount(rows, key) -> list:
-    """The metadata values under one key, of the rows that have it."""
-    return [value for value, in amounts(rows, key)]
+def amount(record, key, where=slice(None), keep=None) -> list:
+    """The amounts under one key of the trials that tell it (and that keep marks)."""
+    column = record.amounts[key][where]
+    return [value for value in (column if keep is None else compress(column, keep)) if value == value]
 
 
-def answered(rows) -> list:
-    return [row for row in rows if row["output"] is not None]
-
-
-def latency_s(rows: list) -> dict:
+def latency_s(record, where=slice(None)) -> dict:
     """{trials, median, p90} in seconds, over the trials that returned an output."""
-    found = summary(amount(answered(rows), "recorded_latency_s"), 3) or {"trials": 0}
+    found = summary(amount(record, "recorded_latency_s", where, record.outputs[where]), 3) or {"trials": 0}
     return {key: found.get(key) for key in ("trials", "median", "p90")}
 
 
-def time_spent(rows: list):
+def time_spent(record):
     """The time of all trials, the share of those that did not pass, and the time for each that did."""
-    spent = summary(amount(rows, "recorded_latency_s"), 3)
+    spent, won = summary(amount(record, "recorded_latency_s"), 3), record.count("pass")
     if not spent:
         return None
-    total = math.fsum(amount(rows, "recorded_latency_s"))
-    in_vain = math.fsum(amount([row for row in rows if row["verdict"] != "pass"], "recorded_latency_s"))
+    total = math.fsum(amount(record, "recorded_latency_s"))
+    in_vain = math.fsum(amount(record, "recorded_latency_s", keep=record.verdicts))     # a pass is 0
     return {**spent, "share_not_passed": round(in_vain / total, 4) if total else None,
-            "per_passed": round(total / passed(rows), 3) if passed(rows) else None}
+            "per_passed": round(total / won, 3) if won else None}
 
 
 def money(tokens_in, tokens_out, prices, bought):
@@ -535,63 +635,71 @@ def speed(speeds):
     return found and {key: found[key] for key in ("trials", "median", "p90")}
 
 
-def costs(rows: list, prices=None) -> dict:
+def costs(record, prices=None) -> dict:
     """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
-    tokens_in, tokens_out = summary(amount(rows, "prompt_eval_count")), summary(amount(rows, "eval_count"))
-    speeds = [made / spent for made, spent in amounts(rows, "eval_count", "eval_duration_s") if spent]
-    timed = amounts(answered(rows), "recorded_latency_s", "load_duration_s")
+    tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
+    speeds = [made / spent for made, spent in amounts(record, "eval_count", "eval_duration_s") if spent]
+    timed = amounts(record, "recorded_latency_s", "load_duration_s", keep=record.outputs)
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
             "tokens_per_s": speed(speeds),
-            "time_s": time_spent(rows),
+            "time_s": time_spent(record),
             "model_s": summary([max(0.0, latency - load) for latency, load in timed], 3),
-            "load_s": summary(amount(rows, "load_duration_s"), 3),
-            "money": money(tokens_in, tokens_out, prices, passed(rows))}
+            "load_s": summary(amount(record, "load_duration_s"), 3),
+            "money": money(tokens_in, tokens_out, prices, record.count("pass"))}
 
 
-def runtimes(rows: list) -> dict:
+def runtimes(record) -> dict:
     """{"server_version": {"0.33.0": trials}, …}: what the trials ran on, each with its count."""
-    found = {key: Counter(map(plain, amount(rows, key))) for key in RUNTIMES}
+    found = {key: Counter() for key in RUNTIMES}
+    for setup, count in record.setups.items():
+        for key, value in zip(RUNTIMES, setup):
+            if value is not None:
+                found[key][plain(value)] += count
     return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
 
 
-def parallel_calls(rows: list) -> int:
+def parallel_calls(record) -> int:
     """How many trials that reached a server ran beside others."""
-    return sum(workers != 1 for workers, _ in amounts(rows, "workers", "server_version"))
+    setups = [(dict(zip(RUNTIMES, setup)), count) for setup, count in record.setups.items()]
+    return sum(count for setup, count in setups
+               if setup["workers"] not in (None, 1) and setup["server_version"] is not None)
 
 
-def system_report(record: dict, prices=None) -> dict:
+def system_report(record, prices=None) -> dict:
     """The figures of one run record; estimates are None while a planned trial has not run."""
-    manifest, rows, cases = record["manifest"], record["results"], rows_by_case(record)
-    trials = manifest["trials"]
-    per_case = {case_id: case_report(case_rows) for case_id, case_rows in cases.items()}
-    ran = [row for row in rows if has_run(row)]
-    whole, verdicts = len(ran) == len(rows), Counter(row["verdict"] for row in rows)
-    matrix, counts = pass_matrix(cases.values()), [case["pass"] for case in per_case.values()]
+    record = compact(record)
+    trials, whole, matrix = record.trials, not record.count("not run"), record.matrix()
+    per_case = {name: case_report(record, number) for number, name in enumerate(record.cases)}
+    counts = [case["pass"] for case in per_case.values()]
     possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
+    verdicts = {verdict: record.count(verdict) for verdict in VERDICTS}
+    verdicts["incomplete"] += record.count("not run")
+    failed, incomplete = record.endings_of("fail"), record.endings_of("incomplete")
     return {
-        "system": manifest["system"],
-        "recording_sha256": manifest["recording_sha256"],
+        "system": record.manifest["system"],
+        "recording_sha256": record.manifest["recording_sha256"],
         "trials_per_case": trials,
-        "cases": len(cases),
-        "verdicts": {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict]},
-        "not_run": len(rows) - len(ran),
-        "failures_by_check": tally(row["check"] for row in rows if row["verdict"] == "fail"),
-        "incomplete_by_error": tally(cause(row) for row in rows if row["verdict"] == "incomplete"),
+        "cases": len(record.cases),
+        "verdicts": {verdict: count for verdict, count in verdicts.items() if count},
+        "not_run": record.count("not run"),
+        "failures_by_check": tally((check, count) for (_, check, _), count in failed.items()),
+        "incomplete_by_error": tally((reason.partition(":")[0], count)
+                                     for (_, _, reason), count in incomplete.items()),
         "per_case": per_case,
         "flaky_cases": [name for name, case in per_case.items() if 0 < case["pass"] < trials - case["not_run"]],
         "never_passed": [name for name, case in per_case.items() if not case["pass"] and case["not_run"] < trials],
         "curve": curve(trials, counts) if whole else None,
-        "latency_s": latency_s(rows),
+        "latency_s": latency_s(record),
         "pass_rate": pass_rate(matrix) if whole else None,
-        "model_calls": model_calls(cases),
+        "model_calls": model_calls(record),
         "passed_per_trial": [sum(column) for column in zip(*matrix)] if whole else None,
         "curve_band": curve_band(matrix) if whole else None,
         "curve_if_incomplete_passed": curve(trials, possible) if whole and possible != counts else None,
-        "curve_complete_rounds": None if whole else complete_rounds(cases),
-        "costs": costs(ran, prices),
-        "runtimes": runtimes(ran),
-        "parallel_calls": parallel_calls(ran),
-        "provenance": manifest.get("provenance"),
+        "curve_complete_rounds": None if whole else complete_rounds(record),
+        "costs": costs(record, prices),
+        "runtimes": runtimes(record),
+        "parallel_calls": parallel_calls(record),
+        "provenance": record.manifest.get("provenance"),
     }
 
 
@@ -599,43 +707,43 @@ def system_report(record: dict, prices=None) -> dict:
 
 def labels(records: list) -> list:
     """The name of each system, numbered where a name comes more than once."""
-    names = [record["manifest"]["system"]["name"] for record in records]
+    names = [record.manifest["system"]["name"] for record in records]
     return [f"{name} ({names[:number + 1].count(name)})" if names.count(name) > 1 else name
             for number, name in enumerate(names)]
 
 
 def why_not_compared(records, titles):
     """Why two runs of the same cases cannot be compared, or None."""
-    trials = [record["manifest"]["trials"] for record in records]
+    trials = [record.trials for record in records]
     if trials[0] != trials[1]:
         return f"{trials[0]} and {trials[1]} trials a case, and trials are paired by their number"
-    absent = [sum(not has_run(row) for row in record["results"]) for record in records]
+    absent = [record.count("not run") for record in records]
     told = [f"{plural(count, 'trial')} of {title} not run" for count, title in zip(absent, titles) if count]
     return " and ".join(told) or None
 
 
 def comparison(records, titles, policy) -> dict:
     """What two runs of the same cases say of each other; not_compared tells why they say nothing."""
+    records = list(map(compact, records))
     result = {"a": titles[0], "b": titles[1],
               **dict.fromkeys(("difference", "same_cases", "new_cases", "folded"))}
     reason = why_not_compared(records, titles)
     if reason:
         return {**result, "not_compared": reason}
-    cases = [rows_by_case(record) for record in records]
-    called = [[row for row in record["results"] if "expects_rejection" not in row] for record in records]
-    result["model_calls"] = {"trials": len(called[0]), "passed": list(map(passed, called))}
-    return {**result, **compared(*(pass_matrix(rows.values()) for rows in cases), list(cases[0]), policy)}
+    calls = [model_calls(record) for record in records]
+    result["model_calls"] = {"trials": calls[0]["trials"], "passed": [call["pass"] for call in calls]}
+    return {**result, **compared(*(record.matrix() for record in records), list(records[0].cases), policy)}
 
 
 def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False) -> dict:
     """The report of the run records of one task and case set; RunError names the one that cannot be reported.
 
     With baseline the last record is compared with the first and not reported itself."""
-    check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
-    manifest, reported = records[0]["manifest"], records[:-1] if baseline else records
+    records = check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
+    manifest, reported = records[0].manifest, records[:-1] if baseline else records
     titles = labels(reported)
     if baseline:
-        titles.append(f"{records[-1]['manifest']['system']['name']} (baseline)")
+        titles.append(f"{records[-1].manifest['system']['name']} (baseline)")
     return {"report_version": REPORT_VERSION, "case_set": manifest["case_set"],
             "systems": [{**system_report(record, prices), "label": title}
                         for record, title in zip(reported, titles)],
@@ -646,18 +754,22 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
 
 # Gates
 
-def verdict_line(case_id, rows) -> str:
+def verdict_line(case_id, record) -> str:
     """A case that does not pass: its count, and its first failing trial's check and reason."""
-    first = next(row for row in rows if row["verdict"] != "pass")
-    return f"{case_id} [{passed(rows)}/{len(rows)} trials] trial {first['trial']}: {why_not_passed(first)}"
+    where = record.of(list(record.cases).index(case_id))
+    trial = next(trial for trial, kind in enumerate(record.verdicts[where]) if ENDS[kind] != "pass")
+    _, check, reason = record.table[record.endings[where][trial]]
+    told = why_not_passed({"check": check, "reason": reason})
+    return f"{case_id} [{record.count('pass', where)}/{record.trials} trials] trial {trial}: {told}"
 
 
-def require_gate(system, cases, policy) -> dict:
+def require_gate(system, record, policy) -> dict:
     """Whether every case passes by the policy."""
     words, passes = FOLDS[policy]
-    failing = [name for name, case in system["per_case"].items() if not passes(case["pass"], len(cases[name]))]
-    told = f"{words} in {len(cases) - len(failing)} of {plural(len(cases), 'case')}"
-    return {"met": not failing, "detail": told, "cases": [verdict_line(name, cases[name]) for name in failing]}
+    failing = [name for name, case in system["per_case"].items() if not passes(case["pass"], record.trials)]
+    cases = len(system["per_case"])
+    told = f"{words} in {cases - len(failing)} of {plural(cases, 'case')}"
+    return {"met": not failing, "detail": told, "cases": [verdict_line(name, record) for name in failing]}
 
 
 def least_gate(system, formula, k, least) -> dict:
@@ -670,7 +782,7 @@ def least_gate(system, formula, k, least) -> dict:
     return {"met": value >= least - 1e-12, "detail": told}
 
 
-def no_worse_gate(comparison, margin, cases) -> dict:
+def no_worse_gate(comparison, margin, record) -> dict:
     """Whether the first system is not shown to be worse and, with a margin, shown to be less than that worse."""
     if "not_compared" in comparison:
         return {"met": False, "detail": comparison["not_compared"]}
@@ -685,16 +797,16 @@ def no_worse_gate(comparison, margin, cases) -> dict:
         asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
     elif trials < LEAST_UNITS:
         asked += f", which {plural(trials, 'trial')} cannot show: run {LEAST_UNITS} or more, or give --margin"
-    lines = [f"{verdict_line(name, cases[name])} (was {b}/{trials})"
+    lines = [f"{verdict_line(name, record)} (was {b}/{trials})"
              for name, (_, b) in comparison["more_in_b"].items()]
     return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
             "cases": [] if met else lines}
 
 
-def system_gates(system, cases, args) -> dict:
+def system_gates(system, record, args) -> dict:
     """{gate: its verdict} for one system."""
     incomplete, allowed = system["verdicts"].get("incomplete", 0), args.allow_incomplete or 0
-    found = {f"--require {args.require}": require_gate(system, cases, args.require)} if args.require else {}
+    found = {f"--require {args.require}": require_gate(system, record, args.require)} if args.require else {}
     found |= {f"--min {text}": least_gate(system, formula, k, least) for text, formula, k, least in args.min}
     found[f"--allow-incomplete {allowed}"] = {"met": incomplete <= allowed,
                                               "detail": plural(incomplete, "incomplete trial")}
@@ -708,13 +820,13 @@ def gates(report: dict, records: list, args) -> list:
     """[{gate, met, detail}] of the gates that were asked for, with the cases that keep one from being met."""
     if not args.require and not args.min and args.no_worse_than is None and args.allow_incomplete is None:
         return []
-    found, several = {}, len(report["systems"]) > 1
+    found, several, records = {}, len(report["systems"]) > 1, list(map(compact, records))
     for system, record in zip(report["systems"], records):
-        for name, verdict in system_gates(system, rows_by_case(record), args).items():
+        for name, verdict in system_gates(system, record, args).items():
             found[f"{name}, {system['label']}" if several else name] = verdict
     if args.no_worse_than is not None:
-        last, cases = report["comparisons"][-1], rows_by_case(records[0])
-        found[f"--no-worse-than {last['b']}"] = no_worse_gate(last, args.margin, cases)
+        last = report["comparisons"][-1]
+        found[f"--no-worse-than {last['b']}"] = no_worse_gate(last, args.margin, records[0])
     return [{"gate": name, **verdict} for name, verdict in found.items()]
 
 
@@ -903,10 +1015,11 @@ def notes(system) -> list:
 
 def format_system(system, record, term, path="") -> list:
     """The report of one system: counts, rate, grid, curve, failures, costs, notes; its path where names are equal."""
+    record = compact(record)
     plan = f"{plural(system['cases'], 'case')} x {plural(system['trials_per_case'], 'trial')}: "
     numbered = system.get("label", system["system"]["name"]) != system["system"]["name"]
     lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
-    rounds, counts = whole_rounds(rows_by_case(record))
+    rounds, counts = whole_rounds(record)
     values = exact_curve(rounds, counts)
     if system["not_run"]:
         lines += format_not_run(system, rounds, values, term)
@@ -914,7 +1027,7 @@ def format_system(system, record, term, path="") -> list:
         lines += ["", *fold(rate_lines(system), term)]
     intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
                  for name, case in system["per_case"].items()}
-    lines += ["", *bench.format_grid(record, term, ("95 % interval", intervals)), ""]
+    lines += ["", *bench.grid_lines(record.words(), record.refused, term, ("95 % interval", intervals)), ""]
     if system["curve"]:
         lines += [*format_curve(values, term), ""]
     reasons = {"failed": system["failures_by_check"], "incomplete": causes_of_run(system)}
@@ -1032,7 +1145,7 @@ def format_group(group, term, most) -> list:
     reply, reason = f"  {len(group)}x  {reply_of(group[0])}", why_not_passed(group[0])
     whole = fold([f"{reply}   {reason}"], term, 2)
     told = " ".join(["trials" if len(group) > 1 else "trial", *(str(row["trial"]) for row in group)])
-    seeds = amount(group, "seed")
+    seeds = [row["metadata"]["seed"] for row in group if row["metadata"].get("seed") is not None]
     if seeds:
         told += "   " + " ".join(["seeds" if len(seeds) > 1 else "seed", *map(plain, seeds)])
     return ((whole if len(whole) == 1 else fold([reply, f"      {reason}"], term, most))
@@ -1042,7 +1155,7 @@ def format_group(group, term, most) -> list:
 def format_failures(system, record, cases, term, only=None) -> list:
     """The failing replies of every case, or of the one asked for, equal ones together, with the case's input."""
     lines, most = fold([title(system)], term), None if only else REPLY_LINES
-    for name, rows in rows_by_case(record).items():
+    for name, rows in case_rows(record):
         groups = reply_groups(rows)
         if name != (only or name) or not groups and not only:
             continue
@@ -1488,7 +1601,7 @@ def picture_foot(y, system, pitch) -> tuple:
 
 def picture_grid(system, record, top) -> tuple:
     """(the legend, the grid and its intervals, where they end)."""
-    by_case, last, (names, rest) = bench.verdicts_by_case(record), system["trials_per_case"] - 1, drawn_cases(system)
+    by_case, last, (names, rest) = compact(record).words(), system["trials_per_case"] - 1, drawn_cases(system)
     step, pitch = 22 if len(names) <= 40 else 16, min(26, CELLS_WIDTH / (last + 1))
     occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
     tiled = last < MOST_TILES
@@ -1514,7 +1627,7 @@ def picture_grid(system, record, top) -> tuple:
 def svg_picture(system: dict, record: dict) -> str:
     """Grid and curve of one system of a report as an SVG that stands alone: no script, nothing from outside."""
     values, band, what = curve_of(system)
-    name, words = record["manifest"]["case_set"]["name"], plan_words(system)
+    name, words = compact(record).manifest["case_set"]["name"], plan_words(system)
     grid, y = picture_grid(system, record, 78)
     lines = [svg_text(NAME_X, 32, shortened(heading(system), 84), "head"),
              svg_text(NAME_X, 54, shortened(f"{name}, {words}", 110)), *grid]
@@ -1725,10 +1838,10 @@ def summary_html(system) -> str:
     return f'<p class="rate"><b>{won / trials:.3f}</b> of the trials passed, {won} of {trials}</p>\n{list_html(told)}'
 
 
-def curve_html(number, system, cases) -> str:
+def curve_html(number, system, record) -> str:
     """The curve as a picture and as a table at a few k."""
     values, band, what = curve_of(system)
-    exact = exact_curve(*whole_rounds(cases))
+    exact = exact_curve(*whole_rounds(record))
     if not values:
         return "<p>No curve: no round of all cases is complete.</p>"
     heads, columns, most = ["k trials"], [list(map(str, few_k(values)))], system["curve_if_incomplete_passed"]
@@ -1748,7 +1861,7 @@ def curve_html(number, system, cases) -> str:
 
 def system_html(number, system, record) -> str:
     """The section of one system."""
-    cases = rows_by_case(record)
+    record, cases = compact(record), rows_by_case(record)
     groups = {name: answer_groups(rows) for name, rows in cases.items()}
     answers = [case_html(number, place, name, system["per_case"][name], groups[name])
                for place, name in enumerate(cases)]
@@ -1757,12 +1870,12 @@ def system_html(number, system, record) -> str:
                why_table(number, "Incomplete trials by cause", incomplete, cases, "incomplete", cause)]
     ran_on = [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
               for key, counts in system["runtimes"].items() for value, count in counts.items()]
-    identity = [[isolated(name), preformatted(value)] for name, value in flat("", record["manifest"])]
+    identity = [[isolated(name), preformatted(value)] for name, value in flat("", record.manifest)]
     parts = [f'<section id="s{number}">\n<h2>{isolated(system["label"])}</h2>',
              f"<p>{isolated(heading(system))}<br>{plan_words(system)}</p>", summary_html(system),
              list_html([f"! {escaped(note)}" for note in notes(system)], ' class="notes incomplete"'),
              "<h3>Trials</h3>", grid_html(number, system, cases, groups),
-             f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, cases),
+             f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, record),
              "<h3>Failed and incomplete</h3>" if any(reasons) else "", *reasons,
              "<h3>Latency and costs</h3>", list_html([isolated(line) for line in cost_lines(system) + ran_on]),
              case_table(system), "<h3>Plan and identity</h3>",

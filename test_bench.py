@@ -3182,6 +3182,11 @@ def report_on(*words):
     return SimpleNamespace(status=status, out=out.getvalue(), err=err.getvalue())
 
 
+def one_case(rows):
+    """The rows of one case as a record in compact form."""
+    return report.compact({"manifest": {"trials": len(rows)}, "results": rows})
+
+
 class Formulas(unittest.TestCase):
     def test_published_values_of_pass_at_k(self):
         for n, c, k, value in ((10, 3, 1, 0.3), (10, 3, 2, 0.5333), (10, 3, 5, 0.9167), (10, 3, 8, 1.0), (10, 7, 3, 0.9917),
@@ -3485,7 +3490,7 @@ class Reports(unittest.TestCase):
 
     def test_costs_are_those_of_all_trials_that_ran(self):
         tokens = {"prompt_eval_count": 100, "eval_count": 20, "eval_duration_s": 0.25, "load_duration_s": 0.1}
-        made = report.costs([result("a", trial, mark, **tokens) for trial, mark in enumerate("++-!")], (1.0, 2.0))
+        made = report.costs(one_case([result("a", trial, mark, **tokens) for trial, mark in enumerate("++-!")]), (1.0, 2.0))
         self.assertEqual(made, {
             "tokens_in": {"trials": 4, "total": 400, "median": 100, "p90": 100},
             "tokens_out": {"trials": 4, "total": 80, "median": 20, "p90": 20}, "tokens_per_s": {"trials": 4, "median": 80.0, "p90": 80.0},
@@ -3495,14 +3500,14 @@ class Reports(unittest.TestCase):
             "money": {"price_in": 1.0, "price_out": 2.0, "total": 0.00056, "per_passed": 0.00028}})
 
     def test_costs_that_the_trials_do_not_tell_are_none(self):
-        made = report.costs([result("a", 0, "-")], (1.0, 2.0))
+        made = report.costs(one_case([result("a", 0, "-")]), (1.0, 2.0))
         self.assertEqual([key for key, value in made.items() if value is None], ["tokens_in", "tokens_out", "tokens_per_s", "model_s", "load_s"])
         self.assertEqual(made["money"], {"price_in": 1.0, "price_out": 2.0, "total": None, "per_passed": None})
 
     def test_runtimes_count_what_the_trials_ran_on(self):
         rows = [result("a", 0, "+", server_version="0.33.0", workers=1), result("a", 1, "!", server_version="0.34.1", workers=1),
                 result("a", 2, "+", workers=4)]
-        self.assertEqual(report.runtimes(rows), {"server_version": {"0.33.0": 1, "0.34.1": 1}, "workers": {"1": 2, "4": 1}})
+        self.assertEqual(report.runtimes(one_case(rows)), {"server_version": {"0.33.0": 1, "0.34.1": 1}, "workers": {"1": 2, "4": 1}})
 
 
 class Refusals(unittest.TestCase):
@@ -3657,11 +3662,11 @@ class Gates(InFolder):
 
     def test_a_gate_that_cannot_fail_says_so(self):
         records = [run_record({"a": "-----"}), run_record({"a": "+++++"})]
-        comparison, cases = report.comparison(records, ("new", "old"), "all"), report.rows_by_case(records[0])
-        gate = report.no_worse_gate(comparison, None, cases)
+        comparison, record = report.comparison(records, ("new", "old"), "all"), report.compact(records[0])
+        gate = report.no_worse_gate(comparison, None, record)
         self.assertTrue(gate["met"])
         self.assertTrue(gate["detail"].endswith("which 5 trials cannot show: run 6 or more, or give --margin"), gate["detail"])
-        self.assertFalse(report.no_worse_gate(comparison, 0.05, cases)["met"])
+        self.assertFalse(report.no_worse_gate(comparison, 0.05, record)["met"])
 
     def test_no_worse_than_holds_where_nothing_is_shown(self):
         self.assertTrue(self.gate(grid={"a": "----+"}, baseline={"a": "+++++"})[-1]["met"])
