@@ -345,6 +345,11 @@ def not_run() -> dict:
     return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
 
 
+def plan_of(header) -> dict:
+    """What of a log's header is the plan of its recording."""
+    return {key: header[key] for key in harness.PLAN_KEYS}
+
+
 def provenance_of(header) -> dict:
     """What a recording tells of its log beside the plan: task, environment, what was taken over or run again."""
     return {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
@@ -389,8 +394,7 @@ def to_recording(log_path, case_set: dict) -> dict:
         responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
         for row in planned_rows(reader, cases):
             responses[row["case_id"]][row["trial"]] = response_of(row)
-    plan = {key: header[key] for key in harness.PLAN_KEYS}
-    return {**plan, "responses": responses, "provenance": provenance_of(header)}
+    return {**plan_of(header), "responses": responses, "provenance": provenance_of(header)}
 
 
 # Writing a log

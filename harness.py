@@ -561,11 +561,8 @@ def response_problem(response):
     return None
 
 
-def recording_problems(recording, case_set):
-    """What keeps a recording from being graded with this case set, one text each."""
-    keys = (*PLAN_KEYS, "responses")
-    if not isinstance(recording, dict) or any(key not in recording for key in keys):
-        return [f"not a recording: it needs {', '.join(keys)}"]
+def plan_problems(recording, case_set):
+    """What keeps the plan of a recording from being graded with this case set, one text each."""
     if recording["harness_version"] != HARNESS_VERSION:
         return [f"harness_version is {json.dumps(recording['harness_version'])}, this harness is "
                 f"{json.dumps(HARNESS_VERSION)}: grade it with the harness that wrote it"]
@@ -574,13 +571,22 @@ def recording_problems(recording, case_set):
                 f"{case_set['name']} ({case_set['sha256'][:12]}): give its own with --cases"]
     if not isinstance(recording["system"], dict) or any(key not in recording["system"] for key in IDENTITY):
         return [f"system is not an object with {', '.join(IDENTITY)}"]
-    if not isinstance(recording["responses"], dict) or not isinstance(recording["splits"], list):
-        return ["responses is not an object or splits is not a list"]
-    if not isinstance(recording.get("provenance", {}), dict):
-        return ["provenance is not an object"]
+    if not isinstance(recording["splits"], list):
+        return ["splits is not a list"]
+    return [] if isinstance(recording.get("provenance", {}), dict) else ["provenance is not an object"]
+
+
+def recording_problems(recording, case_set):
+    """What keeps a recording from being graded with this case set, one text each."""
+    keys = (*PLAN_KEYS, "responses")
+    if not isinstance(recording, dict) or any(key not in recording for key in keys):
+        return [f"not a recording: it needs {', '.join(keys)}"]
+    problems = plan_problems(recording, case_set)
+    if problems or not isinstance(recording["responses"], dict):
+        return problems or ["responses is not an object"]
     cases = plan(case_set, recording["splits"], recording["trials"], include_held_out=True)
     responses = recording["responses"]
-    planned = [case["id"] for case in cases]
+    planned = {case["id"]: case for case in cases}
     problems = [f"case {case_id} is not of the plan" for case_id in responses if case_id not in planned]
     problems += [f"case {case_id} has no responses" for case_id in planned if case_id not in responses]
     for case_id in planned:

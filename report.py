@@ -345,6 +345,7 @@ class Record:
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
         self.endings = array("I", [0]) * (len(cases) * self.trials)
         self.outputs = array("Q", [0]) * len(self.endings)
+        self.offsets = array("Q", [0]) * len(self.endings)
         self.amounts = {key: array("d", [math.nan]) * len(self.endings) for key in AMOUNTS}
 
     def place_of(self, ending) -> int:
@@ -357,11 +358,14 @@ class Record:
         return place
 
     def tell(self, index, metadata, latency) -> None:
-        """Note what a trial that ran took and what it ran on, from metadata whose amounts are known to be numbers."""
+        """Note what a trial that ran took and what it ran on; RunError where that is no amount."""
         get = metadata.get
         for key, column in self.amounts.items():
             value = latency if key == "recorded_latency_s" else get(key)
             if value is not None:
+                problem = amount_problem(key, value)
+                if problem:
+                    raise RunError(problem)
                 column[index] = value
         setup = tuple(map(get, RUNTIMES))
         try:
@@ -440,6 +444,13 @@ def mistyped(value, kinds):
     return None
 
 
+def amount_problem(key, value):
+    """What is wrong with what a trial's metadata counts or times, or None."""
+    if value is None or (type(value) is float or type(value) is int) and 0 <= value <= MOST:
+        return None
+    return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST:g}"
+
+
 def manifest_problem(manifest):
     """What keeps a run record with this manifest from being reported, or None."""
     problem = mistyped(manifest, MANIFEST)
@@ -475,9 +486,9 @@ def row_problem(row):
     if row.get("expects_rejection", True) is not True or row["split"] != "development":
         return "expects_rejection is not true, or the split is not development"
     for key in AMOUNTS:
-        amount = metadata.get(key)
-        if amount is not None and not (is_number(amount) and 0 <= amount <= MOST):
-            return f"metadata.{key} is {json.dumps(amount)[:60]}, not a number from 0 to {MOST:g}"
+        problem = amount_problem(key, metadata.get(key))
+        if problem:
+            return problem
     return None if "recorded_latency_s" in metadata else "metadata.recorded_latency_s is missing"
 
 
@@ -1179,10 +1190,81 @@ def is_log(path) -> bool:
     return isinstance(header, dict) and "bench_version" in header
 
 
-def graded_log(path, task, case_set, regrade) -> dict:
-    """The run record of a log, graded now; RunError names the log."""
+def grade_rows(record, reader, cases, task) -> bytearray:
+    """Grade the rows of a log into a record; gives the sha256 of each trial's response, 32 bytes each."""
+    starts = {case["id"]: (number * record.trials, case) for number, case in enumerate(cases)}
+    digests, canonical, known = bytearray(32 * len(record.endings)), harness.canonical, {}
+    for row in bench.planned_rows(reader, cases):
+        start, case = starts[row["case_id"]]
+        index, output = start + row["trial"], None
+        if "output" in row:
+            output = canonical(row["output"])
+            text = (f'{{"latency_s":{canonical(row["latency_s"])},"metadata":{canonical(row["metadata"])},'
+                    f'"output":{output}}}')
+        else:
+            text = canonical(bench.response_of(row))
+        found = known.get((start, output))      # equal outputs of a case end alike
+        if found is None:
+            found = (record.place_of(harness.grade(task, case, row)), 0 if output in (None, "null") else fingerprint(output))
+            if output is not None and len(output) <= 200 and len(known) < 20000:
+                known[start, output] = found
+        record.endings[index], record.outputs[index] = found
+        record.offsets[index] = reader.offset
+        digests[32 * index:32 * index + 32] = hashlib.sha256(text.encode()).digest()
+        try:
+            record.tell(index, row["metadata"], row["latency_s"])
+        except RunError as error:
+            raise RunError(f"line {reader.number}: {error}") from None
+    return digests
+
+
+def logged_rows(path, record, cases, number) -> list:
+    """The rows of one case of a log, read again from where they stand; RunError where it has changed meanwhile."""
+    case, rows = cases[number], []
+    with bench.open_log(path) as file:
+        for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
+            place, response = record.endings[index], bench.not_run()
+            if place:
+                file.seek(record.offsets[index])
+                try:
+                    response = bench.parse_line(file.readline().rstrip(bench.BLANK))
+                except ValueError:
+                    response = {}
+                if (dig(response, "case_id"), dig(response, "trial")) != (case["id"], trial):
+                    raise RunError(f"{path}: the log was changed while it was read: give the command again")
+            rows.append(harness.result_row(case, trial, response, *record.table[place]))
+    return rows
+
+
+def log_record(file, path, task, case_set, regrade) -> Record:
+    """The record of an open log, graded while it is read."""
+    reader = bench.reader_of(file, path)
+    cases = bench.logged_cases(reader.header, path, case_set)
+    plan = {**bench.plan_of(reader.header), "provenance": bench.provenance_of(reader.header)}
+    for problem in harness.plan_problems(plan, case_set):
+        raise RunError(problem)
+    harness.check_task(plan, task, regrade)
+    record = Record(harness.run_manifest(plan, task, case_set, None), {case["id"]: case["class"] for case in cases},
+                    {case["id"] for case in cases if "expect_rejection" in case},
+                    lambda number: logged_rows(path, record, cases, number))
+    digests = grade_rows(record, reader, cases, task)
+    if 0 in record.endings:
+        absent = hashlib.sha256(harness.canonical(bench.not_run()).encode()).digest()
+        for index, place in enumerate(record.endings):
+            if not place:
+                digests[32 * index:32 * index + 32] = absent
+    hashes = ((name, [bytes(digests[at:at + 32]).hex() for at in range(32 * record.of(number).start,
+                                                                        32 * record.of(number).stop, 32)])
+              for number, name in enumerate(record.cases))
+    record.manifest["recording_sha256"] = harness.trials_sha256(plan, hashes)
+    return record
+
+
+def graded_log(path, task, case_set, regrade) -> Record:
+    """The record of a log, graded now; RunError names the log."""
     try:
-        return harness.replay(bench.to_recording(path, case_set), task, case_set, regrade)
+        with bench.open_log(path) as file:
+            return log_record(file, path, task, case_set, regrade)
     except RunError as error:
         raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
