@@ -60,6 +60,9 @@ COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "sp
 SPLITS = ("development",)
 HEADER_START = harness.IRREPLACEABLE + b': "'
 ROW_START = ord("{")
+# A second process takes 20 ms to begin and to report; so many bytes take ten times that.
+PART_BYTES = 8 << 20
+MOST_PARTS = 4
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
@@ -244,23 +247,28 @@ class LogReader:
     whether the last good line lacks its newline, torn how many bytes of a torn last line follow. While they are read,
     offset says where in the file the present row begins, and number its line."""
 
-    def __init__(self, file, path, damaged=None):
-        self.path, self.damaged, self.number, self.header = path, damaged, 1, None
+    def __init__(self, file, path, damaged=None, header=None, start=0, stop=math.inf):
+        """With a header only the rows between two places in the file are read, with their lines counted from there."""
+        self.path, self.damaged, self.number, self.header = path, damaged, 1, header
         self.offset = self.kept = self.torn = 0
         self.unended, self.tail = False, b""
         self.places = {}        # {case_id: the line of each trial, 0 for none}
-        self.lines = self._told_apart(file)
-        for offset, line, last in self.lines:
-            self.header = parse_header(line, last, path)
-            if self.header is None:
-                self._tear(0, offset + len(line))
-            break
+        self.lines = self._told_apart(file, start, stop)
+        if header is None:
+            for offset, line, last in self.lines:
+                self.header = parse_header(line, last, path)
+                if self.header is None:
+                    self._tear(0, offset + len(line))
+                break
 
-    def _told_apart(self, file):
+    def _told_apart(self, file, offset, stop):
         """(offset, line, whether only blank lines follow) of each line; the blank ones at the end become the tail."""
-        offset, held = len(codecs.BOM_UTF8), []
-        if file.read(offset) != codecs.BOM_UTF8:
-            offset = file.seek(0)
+        file.seek(offset)
+        if offset == 0 and file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+            offset = len(codecs.BOM_UTF8)
+        else:
+            file.seek(offset)
+        held, ahead = [], offset
         for line in file:
             if held and (line[0] == ROW_START or line.strip(BLANK)):
                 for earlier in held:
@@ -268,6 +276,9 @@ class LogReader:
                     offset += len(earlier)
                 held.clear()
             held.append(line)
+            ahead += len(line)
+            if ahead >= stop:
+                break
         self.tail = b"".join(held)
         last = self.tail.rstrip(BLANK)
         if not last:
@@ -325,6 +336,71 @@ def open_log(path):
         raise BenchError(f"{path}: the log cannot be read: {error.strerror}") from None
 
 
+def parts_of(file) -> list:
+    """[(start, stop)] of the parts of a log's rows, each for a process of its own; one part where more do not pay."""
+    file.seek(0)
+    file.readline()
+    bounds, size = [file.tell()], file.seek(0, os.SEEK_END)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1      # elsewhere no process is copied safely
+    parts = min(cores, MOST_PARTS, size // PART_BYTES)
+    for part in range(1, parts):
+        file.seek(size * part // parts)
+        file.readline()
+        bounds.append(file.tell())
+    return [(start, stop) for start, stop in zip(bounds, [*bounds[1:], size]) if start < stop]
+
+
+def answer(ours, theirs, function, arguments) -> None:
+    """Send what a function returns, or nothing where it raises, from a process that its parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ours.close()        # else nobody would notice that the parent is gone
+    with contextlib.suppress(Exception):        # a single process meets it again, and tells it
+        theirs.send(function(*arguments))
+
+
+class Aside:
+    """A function at work in a process of its own."""
+
+    def __init__(self, function, *arguments):
+        import multiprocessing      # which only big logs need
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe(duplex=False)
+        self.process = context.Process(target=answer, args=(self.pipe, theirs, function, arguments), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def result(self):
+        """What the function returned, or None where it raised or its process was lost."""
+        with contextlib.suppress(EOFError, OSError):
+            return self.pipe.recv()
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def in_parts(file, function, *arguments) -> list:
+    """[function(*arguments, start, stop)] for each part of a log's rows, at once in several processes where that pays.
+
+    [] where that cannot be done or one raises: a single process can then tell what is wrong."""
+    own, *others = parts_of(file) or [None]
+    asides, results = [], []
+    if not others:
+        return []
+    try:
+        for part in others:
+            asides.append(Aside(function, *arguments, *part))
+        results = [function(*arguments, *own), *(aside.result() for aside in asides)]
+    except (OSError, ImportError, RunError):
+        pass
+    finally:
+        for aside in asides:
+            aside.end()
+    return [] if None in results else results
+
+
 def reader_of(file, path) -> LogReader:
     """The reader of a log that holds a run; BenchError for one that has still to begin."""
     reader = LogReader(file, path)
@@ -380,9 +456,14 @@ def logged_cases(header, log_path, case_set) -> list:
         raise BenchError(f"{log_path}: {error}") from None
 
 
+def response_part(response) -> dict:
+    """The output of a response, or its error."""
+    return {"output": response["output"]} if "output" in response else {"error": response["error"]}
+
+
 def response_of(row) -> dict:
     """The response that a row of a log holds."""
-    return {key: row[key] for key in ("output", "error", "metadata", "latency_s") if key in row}
+    return {**response_part(row), "metadata": row["metadata"], "latency_s": row["latency_s"]}
 
 
 def to_recording(log_path, case_set: dict) -> dict:
@@ -640,11 +721,6 @@ def answered(row) -> bool:
 def is_silent(row) -> bool:
     """Whether a trial reached for a reply and got none; what the input alone explains does not count."""
     return not answered(row) and "ContextOverflow" not in row["error"]["types"]
-
-
-def response_part(response) -> dict:
-    """The output of a response, or its error."""
-    return {key: response[key] for key in ("output", "error") if key in response}
 
 
 def result_of(row) -> str:

@@ -53,6 +53,7 @@ ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str,
 # What a trial's metadata may count or time; whoever edits a run record by hand must keep them numbers.
 AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
 MOST = 1e15
+NUMBERS = {int, float}
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
 Z = 1.959964        # the normal distribution's 97.5 % quantile
@@ -343,10 +344,10 @@ class Record:
         self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
         self.trials = manifest["trials"]
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
-        self.endings = array("I", [0]) * (len(cases) * self.trials)
-        self.outputs = array("Q", [0]) * len(self.endings)
-        self.offsets = array("Q", [0]) * len(self.endings)
-        self.amounts = {key: array("d", [math.nan]) * len(self.endings) for key in AMOUNTS}
+        size = len(cases) * self.trials
+        self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
+        self.amounts = {key: array("d", [0]) * size for key in AMOUNTS}
+        self.hashes = bytearray(32 * size)      # of each response, while a log is read
 
     def place_of(self, ending) -> int:
         """Where a (verdict, check, reason) stands in the table; 0 for what never ran."""
@@ -362,16 +363,40 @@ class Record:
         get = metadata.get
         for key, column in self.amounts.items():
             value = latency if key == "recorded_latency_s" else get(key)
-            if value is not None:
-                problem = amount_problem(key, value)
-                if problem:
-                    raise RunError(problem)
+            if value is None:
+                column[index] = math.nan
+            elif type(value) in NUMBERS and 0 <= value <= MOST:
                 column[index] = value
+            else:
+                raise RunError(amount_problem(key, value))
         setup = tuple(map(get, RUNTIMES))
         try:
             self.setups[setup] += 1
         except TypeError:       # a list or an object
             self.setups[tuple(value if value is None else plain(value) for value in setup)] += 1
+
+    def absorb(self, columns) -> bool:
+        """Add what another process found of other trials; whether they were others."""
+        places = list(map(self.place_of, columns["table"]))
+        found, own = array("I", map(places.__getitem__, columns["endings"])), self.told()
+        self.setups.update(columns["setups"])
+        for mine, theirs in ((self.endings, found), (self.outputs, columns["outputs"]), (self.hashes, columns["hashes"]),
+                             (self.offsets, columns["offsets"]), *zip(self.amounts.values(), columns["amounts"].values())):
+            both = int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")    # one of them is 0 everywhere
+            memoryview(mine).cast("B")[:] = both.to_bytes(len(mine) * memoryview(mine).itemsize, "little")
+        return self.told() == own + len(found) - found.count(0)
+
+    def told(self) -> int:
+        """How many trials are told."""
+        return len(self.endings) - self.endings.count(0)
+
+    def finish(self, absent) -> None:
+        """Give the trials that nothing was told of no amounts and the hash of an absent response."""
+        for index, place in enumerate(self.endings if self.told() < len(self.endings) else ()):
+            if not place:
+                self.hashes[32 * index:32 * index + 32] = absent
+                for column in self.amounts.values():
+                    column[index] = math.nan
 
     @cached_property
     def verdicts(self) -> bytes:
@@ -418,6 +443,7 @@ def compact(record) -> Record:
             made.outputs[index] = fingerprint(harness.canonical(row["output"]))
         if made.endings[index]:
             made.tell(index, row["metadata"], row["metadata"].get("recorded_latency_s"))
+    made.finish(bytes(32))
     return made
 
 
@@ -446,7 +472,7 @@ def mistyped(value, kinds):
 
 def amount_problem(key, value):
     """What is wrong with what a trial's metadata counts or times, or None."""
-    if value is None or (type(value) is float or type(value) is int) and 0 <= value <= MOST:
+    if value is None or type(value) in NUMBERS and 0 <= value <= MOST:
         return None
     return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST:g}"
 
@@ -599,11 +625,10 @@ def summary(values, digits=None):
     return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
 
 
-def amounts(record, *keys, where=slice(None), keep=None) -> list:
-    """The amounts under these keys, a tuple a trial, of the trials that tell them all (and that keep marks)."""
-    columns = [record.amounts[key][where] for key in keys]
-    rows = zip(*columns) if keep is None else compress(zip(*columns), keep)
-    return [values for values in rows if all(value == value for value in values)]       # NaN is unlike itself
+def pairs(record, first, second, keep=None) -> list:
+    """The amounts under two keys of the trials that tell both (and that keep marks)."""
+    both = zip(record.amounts[first], record.amounts[second])
+    return [(a, b) for a, b in (both if keep is None else compress(both, keep)) if a == a and b == b]     # no NaN
 
 
 def amount(record, key, where=slice(None), keep=None) -> list:
@@ -649,8 +674,8 @@ def speed(speeds):
 def costs(record, prices=None) -> dict:
     """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
     tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
-    speeds = [made / spent for made, spent in amounts(record, "eval_count", "eval_duration_s") if spent]
-    timed = amounts(record, "recorded_latency_s", "load_duration_s", keep=record.outputs)
+    speeds = [made / spent for made, spent in pairs(record, "eval_count", "eval_duration_s") if spent]
+    timed = pairs(record, "recorded_latency_s", "load_duration_s", keep=record.outputs)
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
             "tokens_per_s": speed(speeds),
             "time_s": time_spent(record),
@@ -1190,32 +1215,39 @@ def is_log(path) -> bool:
     return isinstance(header, dict) and "bench_version" in header
 
 
-def grade_rows(record, reader, cases, task) -> bytearray:
-    """Grade the rows of a log into a record; gives the sha256 of each trial's response, 32 bytes each."""
+def grade_rows(record, reader, cases, task) -> None:
+    """Tell a record what the rows of a log hold and how they are graded."""
     starts = {case["id"]: (number * record.trials, case) for number, case in enumerate(cases)}
-    digests, canonical, known = bytearray(32 * len(record.endings)), harness.canonical, {}
+    canonical, known = harness.canonical, {}
     for row in bench.planned_rows(reader, cases):
         start, case = starts[row["case_id"]]
-        index, output = start + row["trial"], None
-        if "output" in row:
-            output = canonical(row["output"])
-            text = (f'{{"latency_s":{canonical(row["latency_s"])},"metadata":{canonical(row["metadata"])},'
-                    f'"output":{output}}}')
-        else:
-            text = canonical(bench.response_of(row))
-        found = known.get((start, output))      # equal outputs of a case end alike
+        index, output = start + row["trial"], row.get("output")
+        key = start, repr(output) if "error" not in row else None
+        found = known.get(key)      # equal outputs of a case end alike
         if found is None:
-            found = (record.place_of(harness.grade(task, case, row)), 0 if output in (None, "null") else fingerprint(output))
-            if output is not None and len(output) <= 200 and len(known) < 20000:
-                known[start, output] = found
+            found = (record.place_of(harness.grade(task, case, row)),
+                     0 if output is None else fingerprint(canonical(output)))
+            if key[1] is not None and len(key[1]) <= 200 and len(known) < 20000:
+                known[key] = found
         record.endings[index], record.outputs[index] = found
         record.offsets[index] = reader.offset
-        digests[32 * index:32 * index + 32] = hashlib.sha256(text.encode()).digest()
+        text = canonical(bench.response_of(row))
+        record.hashes[32 * index:32 * index + 32] = hashlib.sha256(text.encode()).digest()
         try:
             record.tell(index, row["metadata"], row["latency_s"])
         except RunError as error:
             raise RunError(f"line {reader.number}: {error}") from None
-    return digests
+
+
+def graded_part(record, path, header, cases, task, start, stop) -> dict:
+    """The columns of a record, by name, after the rows between two places of a log; RunError where they end torn."""
+    with bench.open_log(path) as file:
+        reader = bench.LogReader(file, path, header=header, start=start, stop=stop)
+        grade_rows(record, reader, cases, task)
+        if reader.kept != stop:
+            raise RunError(f"{path}: the part does not end with a row")
+    return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts",
+                                                     "setups")}
 
 
 def logged_rows(path, record, cases, number) -> list:
@@ -1244,19 +1276,24 @@ def log_record(file, path, task, case_set, regrade) -> Record:
     for problem in harness.plan_problems(plan, case_set):
         raise RunError(problem)
     harness.check_task(plan, task, regrade)
-    record = Record(harness.run_manifest(plan, task, case_set, None), {case["id"]: case["class"] for case in cases},
-                    {case["id"] for case in cases if "expect_rejection" in case},
-                    lambda number: logged_rows(path, record, cases, number))
-    digests = grade_rows(record, reader, cases, task)
-    if 0 in record.endings:
-        absent = hashlib.sha256(harness.canonical(bench.not_run()).encode()).digest()
-        for index, place in enumerate(record.endings):
-            if not place:
-                digests[32 * index:32 * index + 32] = absent
-    hashes = ((name, [bytes(digests[at:at + 32]).hex() for at in range(32 * record.of(number).start,
-                                                                        32 * record.of(number).stop, 32)])
-              for number, name in enumerate(record.cases))
-    record.manifest["recording_sha256"] = harness.trials_sha256(plan, hashes)
+    manifest = harness.run_manifest(plan, task, case_set, None)
+
+    def empty():
+        made = Record(manifest, {case["id"]: case["class"] for case in cases},
+                      {case["id"] for case in cases if "expect_rejection" in case},
+                      lambda number: logged_rows(path, made, cases, number))
+        return made
+    record = empty()
+    own, *others = bench.in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]
+    if own is None or not all(map(record.absorb, others)):
+        record = empty()
+        grade_rows(record, bench.reader_of(file, path), cases, task)
+    record.finish(hashlib.sha256(harness.canonical(bench.not_run()).encode()).digest())
+    hashes, width = record.hashes.hex(), 64 * record.trials
+    manifest["recording_sha256"] = harness.trials_sha256(plan, (
+        (name, [hashes[at:at + 64] for at in range(start, start + width, 64)])
+        for name, start in zip(record.cases, range(0, len(hashes), width))))
+    del record.hashes
     return record
 
 

@@ -3938,6 +3938,52 @@ class OnTheShippedCases(InFolder):
         self.assertEqual(one.read_bytes(), two.read_bytes())
         self.assertTrue(first.out.endswith(f"\nwrote {one}\nnext: python3 report.py {self.log} --failures\n"))
 
+    def read_in_parts(self, parts=3):
+        """The report of the log, read by that many processes, and by one; how often a process was asked for."""
+        made, asked = [], []
+        for size in (self.log.stat().st_size // parts, 1 << 40):
+            with (mock.patch.object(bench, "PART_BYTES", size), mock.patch.object(os, "sched_getaffinity", lambda pid: range(parts)),
+                  mock.patch.object(bench, "Aside", side_effect=lambda *words, kind=bench.Aside: asked.append(1) or kind(*words))):
+                made.append(report_on(self.log, "--out", self.folder / "made.json", "--failures"))
+            if made[-1].status == 0:
+                made[-1] = (made[-1].out, (self.folder / "made.json").read_bytes())
+        return made, len(asked)
+
+    @unittest.skipUnless(sys.platform == "linux", "a log is read by one process here")
+    def test_several_processes_read_a_big_log_to_the_same_bytes(self):
+        made, asked = self.read_in_parts()
+        self.assertEqual((made[0], asked), (made[1], 2))
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        for name, data in {"stopped": b"".join(lines[:20]), "torn": b"".join(lines)[:-9], "other order": b"".join([lines[0], *lines[:0:-1]]),
+                           "one row": b"".join(lines[:2]), "no newline": b"".join(lines)[:-1], "blank end": b"".join(lines) + b"\n\0 \n"}.items():
+            self.log.write_bytes(data)
+            made, _ = self.read_in_parts()
+            self.assertEqual(made[0], made[1], name)
+            self.assertIsInstance(made[0], tuple, name)
+
+    @unittest.skipUnless(sys.platform == "linux", "a log is read by one process here")
+    def test_several_processes_refuse_what_one_refuses_with_the_line(self):
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        for place, line, told in ((25, lines[3], "line 26: trial 0 of case \"password-changed\" is logged already in line 4"),
+                                  (20, b"{}\n", "line 21: it is not the row of a trial"), (14, b"\n", "line 15: not JSON"),
+                                  (27, lines[27].replace(b'"workers"', b'"eval_count": "x", "workers"'), "line 28: metadata.eval_count is \"x\"")):
+            self.log.write_bytes(b"".join([*lines[:place], line, *lines[place + 1:]]))
+            made, asked = self.read_in_parts()
+            self.assertEqual((made[0], made[0].status, asked), (made[1], 1, 2))
+            self.assertIn(told, made[0].err)
+
+    @unittest.skipUnless(sys.platform == "linux", "a log is read by one process here")
+    def test_a_process_that_cannot_be_started_or_is_lost_is_done_without(self):
+        def lost(*words):
+            os._exit(1)
+        whole = self.read_in_parts()[0][1]
+        with mock.patch.object(bench, "answer", lost):
+            made, asked = self.read_in_parts()
+        self.assertEqual((made[0], asked), (whole, 2))
+        with mock.patch("multiprocessing.context.ForkContext.Process", side_effect=OSError(11, "no more processes")):
+            made, asked = self.read_in_parts()
+        self.assertEqual((made[0], asked), (whole, 1))
+
     def test_the_bytes_do_not_depend_on_hash_seed_or_locale(self):
         path, found = self.run_record(), set()
         for seed, locale, encoding in (("0", "C", "ascii"), ("1", "C.UTF-8", "utf-8")):
