@@ -63,6 +63,8 @@ ROW_START = ord("{")
 # A second process takes 20 ms to begin and to report; so many bytes take ten times that.
 PART_BYTES = 8 << 20
 MOST_PARTS = 4
+# Without a width though no mark: joiners, the vowels within a Hangul syllable, an emoji's skin tones.
+WIDTHLESS = re.compile("[\u200c\u200d\u1160-\u11ff\U0001f3fb-\U0001f3ff]")
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
@@ -321,7 +323,7 @@ class LogReader:
             twice = None if problem else self._stands_twice(row)
             if (problem or twice) and self.damaged is None:
                 raise BenchError(f"{self.path}: line {self.number}: {problem or twice}; the file is left as it was: "
-                                 f"--from {shlex.quote(str(self.path))} --log NEW takes over its good rows")
+                                 f"--from {shlex.quote(harness.as_word(self.path))} --log NEW takes over its good rows")
             if problem or twice:
                 self.damaged.append((self.number, problem or twice))
             if not problem:
@@ -771,14 +773,13 @@ def old_rows(path, file, header, warn) -> tuple:
 def taken_over(paths, header, redo_unanswered, warn) -> tuple:
     """(rows that older logs have for a new plan, what the new header says of it, what a server said of the model).
 
-    A trial with two different results is a BenchError."""
-    rows, origin, sources, run_again, skipped, facts = {}, {}, [], 0, set(), None
+    In which order the logs are given changes nothing. A trial with two different results is a BenchError."""
+    rows, origin, sources, run_again, skipped, facts = {}, {}, {}, 0, set(), None
     for path in paths:
         with open_log(path) as file:
-            source = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-            if source in sources:
-                continue
-            sources.append(source)
+            sources.setdefault(hashlib.file_digest(file, "sha256").hexdigest(), path)
+    for _, path in sorted(sources.items()):
+        with open_log(path) as file:
             old, found = old_rows(path, file, header, warn)
         facts = facts or old.get("environment", {}).get("server")
         for row in found:
@@ -793,7 +794,10 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             origin.setdefault(key, path)
         run_again += old.get("run_again", 0)
     run_again += len(skipped - set(rows))
-    return list(rows.values()), {"from": sources, "taken_over": len(rows), "run_again": run_again}, facts
+    place = {case_id: place for place, case_id in enumerate(header["case_inputs"])}
+    ordered = sorted(rows.values(), key=lambda row: (row["trial"], place[row["case_id"]]))
+    return ordered, {"from": [{"sha256": digest} for digest in sorted(sources)], "taken_over": len(rows),
+                     "run_again": run_again}, facts
 
 
 # Running trials
@@ -1134,7 +1138,9 @@ def continue_log(run, reader, header, taken):
     """Make an existing log ready for new rows: the same plan, the same sources, all rows of theirs."""
     log, logged = run.log, reader.header
     check_plan(log.path, logged, header)
-    if taken and taken[1] != {key: logged.get(key) for key in taken[1]}:
+    was = {**{key: logged.get(key) for key in taken[1]}, "from": sorted(logged.get("from", []), key=harness.canonical)} \
+        if taken else None
+    if taken and taken[1] != was:
         raise BenchError(f"{log.path}: it exists and was not begun with these --from logs as they are now and this "
                          "--redo-unanswered; give another --log")
     run.resume(planned_rows(reader, run.cases))
@@ -1232,13 +1238,27 @@ class Terminal:
         if columns(text) > width:
             while columns(text) > width - 1:
                 text = text[:-1]
-            text += self.ellipsis
+            text = text.rstrip("\u200d") + self.ellipsis
         return text + " " * (width - columns(text))
 
 
 def columns(text: str) -> int:
-    """How many terminal columns a printable text takes: wide characters two, combining ones none."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    """How many terminal columns a printable text takes: wide characters two, marks and what is joined to an emoji none.
+
+    "e\u0301" → 1, Thai "\u0e01\u0e34" → 1, a family of emoji joined by U+200D → 2."""
+    if text.isascii():
+        return len(text)
+    width = last = 0
+    joined = False
+    for character in text:
+        if character == "\ufe0f" and last == 1:        # asks for the emoji of a character that is also a sign
+            width, last = width + 1, 2
+        if joined or WIDTHLESS.match(character) or unicodedata.category(character) in ("Mn", "Me"):
+            joined = character == "\u200d" and last == 2
+        else:
+            last = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+            width += last
+    return width
 
 
 def wants_colour(stream, choice: str) -> bool:
@@ -1277,12 +1297,12 @@ def verdicts_by_case(record: dict) -> dict:
 
 
 def case_note(verdicts, expects_rejection) -> str:
-    """What to say of a case: "flaky", "never", "no model call" or nothing."""
-    ran = [verdict for verdict in verdicts if verdict != "not run"]
-    passed = ran.count("pass")
-    if 0 < passed < len(ran):
-        return "flaky"
-    if ran and not passed:
+    """What to say of a case: "flaky", "unsteady" (it passed and never failed, but some trials are incomplete),
+    "never", "no model call" or nothing."""
+    passed, failed, incomplete = map(verdicts.count, ("pass", "fail", "incomplete"))
+    if passed and failed + incomplete:
+        return "flaky" if failed else "unsteady"
+    if failed + incomplete:
         return "never"
     return "no model call" if expects_rejection else ""
 
@@ -1318,7 +1338,7 @@ class GridShape:
     def row(self, name, verdicts, note, text="") -> str:
         """The line of a case."""
         ran = len(verdicts) - verdicts.count("not run")
-        meaning = {"flaky": "incomplete", "never": "fail"}.get(note, "not run")
+        meaning = {"flaky": "incomplete", "unsteady": "incomplete", "never": "fail"}.get(note, "not run")
         return self._line(name, painted_cells(self.term, verdicts, self.room), f"{verdicts.count('pass')}/{ran}", text,
                           self.term.paint(note, meaning))
 
@@ -1688,7 +1708,7 @@ def extending_command(words, log) -> str:
         elif not word.startswith("--log="):
             kept.append(word)
     new = log.with_name(f"{log.stem}-new.jsonl")
-    return shlex.join(["python3", sys.argv[0], *kept, "--from", str(log), "--log", str(new)])
+    return shlex.join(["python3", sys.argv[0], *kept, "--from", harness.as_word(log), "--log", harness.as_word(new)])
 
 
 def why_stopped(stop, counts) -> str:
@@ -1705,7 +1725,7 @@ def why_stopped(stop, counts) -> str:
 
 def report_command(args, regraded) -> str:
     """The command that reports the log, with the task and the cases where they are not the usual ones."""
-    words = [str(args.log), *harness.unusual(args), *(["--regrade"] if regraded else [])]
+    words = [harness.as_word(args.log), *harness.unusual(args), *(["--regrade"] if regraded else [])]
     return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 

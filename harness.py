@@ -741,7 +741,12 @@ def silence() -> None:
 def unusual(args) -> list:
     """The words that name a command's task and cases again, where they are not the usual ones."""
     usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(DEFAULT_CASES)))
-    return [word for option, value, default in usual if value != default for word in (option, value)]
+    return [word for option, value, default in usual if value != default for word in (option, as_word(value))]
+
+
+def as_word(path) -> str:
+    """A file's name as a word of a command that is no option: "-x.jsonl" → "./-x.jsonl"."""
+    return os.path.join(".", path) if str(path).startswith("-") else str(path)
 
 
 def beside_caller(name: str) -> str:

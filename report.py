@@ -736,6 +736,8 @@ def system_report(record, prices=None) -> dict:
         "runtimes": runtimes(record),
         "parallel_calls": parallel_calls(record),
         "provenance": record.manifest.get("provenance"),
+        "unsteady_cases": [name for name, case in per_case.items()
+                           if case["pass"] and not case["fail"] and case["incomplete"] > case["not_run"]],
     }
 
 
@@ -1452,7 +1454,7 @@ dd { margin: 0; min-width: 0; color: var(--ink); }
 }
 """
 CLASSES = {"pass": "pass", "fail": "fail", "incomplete": "incomplete", "not run": "absent"}
-NOTE_CLASSES = {"flaky": "incomplete", "never": "fail"}
+NOTE_CLASSES = {"flaky": "incomplete", "unsteady": "incomplete", "never": "fail"}
 # Around the middle of a cell: a glyph for a tile or, where tiles would be too narrow, a bar up, down or between.
 GLYPH_PATHS = {"pass": "m-4 0 3 3 5-6", "fail": "m-3.5-3.5 7 7m0-7-7 7", "incomplete": "m0-4.5v5m0 3.5v.1",
                "not run": "m-1 0h2"}
@@ -2168,7 +2170,7 @@ def parse_args(argv):
 
 def next_command(args) -> str:
     """The command that shows the failures of the same runs."""
-    words = [*args.runs, *harness.unusual(args), *(["--regrade"] if args.regrade else []), "--failures"]
+    words = [*map(harness.as_word, args.runs), *harness.unusual(args), *(["--regrade"] if args.regrade else []), "--failures"]
     return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *words])
 
 

@@ -1171,6 +1171,32 @@ class TakingOver(InFolder):
         self.assert_refused('trial 0 of case "one" has one result in', self.run_small, sources=[old, liar])
         self.assertFalse(self.log.exists())
 
+    def test_in_which_order_logs_are_merged_changes_nothing(self):
+        logs = []
+        for number in (1, 2, 3):
+            facts = {} if number == 1 else {"server_facts": lambda: {"context_length": number}}
+            results = {("two", 0): ConnectionError("x")} if number == 2 else {}
+            logs.append(self.old(f"old{number}.jsonl", number, Scripted(lambda case, trial: results.get((case["id"], trial), dict(GOOD)), **facts)))
+        made = []
+        for order in itertools.permutations(logs):
+            self.log.unlink(missing_ok=True)
+            self.run_small(sources=order, redo_unanswered=True, budget_s=0)
+            header, rows = bench.read_log(self.log)
+            made.append((header["from"], header["run_again"], header["environment"]["server"], rows))
+        self.assertEqual(made, [made[0]] * 6)
+        self.assertEqual(self.keys(), [(case_id, trial) for trial in range(3) for case_id in ("one", "two")])
+        for order in itertools.permutations(logs):      # and a merged log goes on whatever the order
+            self.assertEqual(self.run_small(sources=order, redo_unanswered=True)["already_logged"], 6)
+
+    def test_a_merge_that_was_begun_in_another_order_of_its_logs_goes_on(self):
+        logs = [self.old("old.jsonl", 1), self.old("older.jsonl", 2)]
+        self.run_small(sources=logs)
+        header, rows = self.log.read_bytes().split(b"\n", 1)
+        header = json.loads(header)
+        header["from"].reverse()
+        self.log.write_bytes(json.dumps(header).encode() + b"\n" + rows)
+        self.assertEqual(self.run_small(sources=logs)["already_logged"], 6)
+
     def test_a_trial_twice_in_one_damaged_log_counts_once_or_is_refused(self):
         old = self.old("old.jsonl", trials=1)
         lines = old.read_bytes().splitlines(keepends=True)
@@ -1627,6 +1653,18 @@ class TheCommand(InFolder):
         self.assertEqual(done.returncode, 0)
         self.assertIn(f"next: python3 {HERE / 'report.py'} runs/bayes.jsonl --task my_task --cases 'my cases.json' --failures", done.stdout)
 
+    def test_a_log_whose_name_looks_like_an_option_gets_commands_that_work(self):
+        done = self.bench("--trials", "1", "--log=-x.jsonl")
+        command = shlex.split(re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1])
+        self.assertEqual(command[1:], ["./-x.jsonl"])
+        done = script(*command, cwd=self.folder)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("report.py ./-x.jsonl --failures", done.stdout)
+        done = self.bench("--trials", "2", "--log=-x.jsonl")
+        command = shlex.split(re.search("to extend it: python3 (.*)", done.stderr)[1])
+        self.assertEqual(command[-4:], ["--from", "./-x.jsonl", "--log", "./-x-new.jsonl"])
+        self.assertEqual(script(*command, cwd=self.folder).returncode, 0)
+
     def test_a_grid_of_changed_checks_says_so(self):
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\n")
         self.bench("--trials", "1", "--task", "my_task")
@@ -1671,6 +1709,18 @@ class TheGrid(unittest.TestCase):
                                 "late-order      --..          0/2  never",
                                 "blank           ++++          4/4  no model call",
                                 "+ passed  - failed  ! incomplete  . not run"])
+
+    def test_a_case_that_passes_or_brings_no_answer_is_unsteady_and_not_flaky(self):
+        grid = bench.format_grid(self.record({"a": "+!+.", "b": "+!-+", "c": "!...", "d": "+...", "e": "...."}, refuses=["d"]), self.ascii_term)
+        self.assertEqual([line[25:] for line in grid[1:-1]], ["unsteady", "flaky", "never", "no model call", ""])
+
+    def test_columns_are_those_of_a_terminal(self):
+        for text, width in (("abc", 3), ("e\u0301", 1), ("\u540d\u524d", 4), ("\u0e01\u0e34\u0e48", 1), ("\u0928\u092e\u0938\u094d\u0924\u0947", 4),
+                            ("\U0001f469\u200d\U0001f469\u200d\U0001f467", 2), ("\u2764\ufe0f", 2), ("\u2764\ufe0e", 1), ("1\ufe0f\u20e3", 2),
+                            ("\U0001f44d\U0001f3fd", 2), ("\U0001f3f3\ufe0f\u200d\U0001f308", 2), ("\u0915\u094d\u200d\u0937", 2), ("\u1112\u1161\u11ab", 2)):
+            with self.subTest(text):
+                self.assertEqual(bench.columns(text), width)
+                self.assertEqual([bench.columns(self.ascii_term.cut(text * 20, at)) for at in (1, 5, 9)], [1, 5, 9])
 
     def test_an_extra_column_stands_before_the_note(self):
         grid = bench.format_grid(self.record({"a": "+-"}), self.ascii_term, ("95 % interval", {"a": "0.1 to 0.9"}))
@@ -1773,7 +1823,7 @@ class TheLiveGrid(unittest.TestCase):
         self.assertEqual(screen.text()[-1], "x: getting ready")
         for case_id, trial, verdict in (("first", 0, "pass"), ("second", 0, "fail"), ("first", 1, "incomplete")):
             self.end(progress, case_id, trial, verdict)
-        self.assertEqual(screen.text(), ["$ bench", "case    trial 0-3  passed", "first   +!..          1/2  flaky",
+        self.assertEqual(screen.text(), ["$ bench", "case    trial 0-3  passed", "first   +!..          1/2  unsteady",
                                          "second  -...          0/1", "blank   +...          1/1  no model call",
                                          "+ passed  - failed  ! incomplete  . not run",
                                          "x: 4 of 12 trials, 2 passed, 1 a second, 8 s left"])
@@ -3450,7 +3500,7 @@ class Reports(unittest.TestCase):
             "system", "recording_sha256", "trials_per_case", "cases", "verdicts", "not_run", "failures_by_check",
             "incomplete_by_error", "per_case", "flaky_cases", "never_passed", "curve", "latency_s", "pass_rate",
             "model_calls", "passed_per_trial", "curve_band", "curve_if_incomplete_passed", "curve_complete_rounds",
-            "costs", "runtimes", "parallel_calls", "provenance", "label"])
+            "costs", "runtimes", "parallel_calls", "provenance", "unsteady_cases", "label"])
 
     def test_published_counts_give_the_published_report(self):
         made = report.system_report(run_record(QWEN, "qwen", REFUSES))
