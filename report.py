@@ -59,6 +59,8 @@ RUNTIMES = {"server_version": "server version", "workers": "number of workers", 
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
 LEVEL = 0.05
+INVERTED = "p is of the exact distribution, found by a Fourier transform, to 1e-12"
+MOST_WALKED = 1 << 27       # steps of a test that counts every sum, in bits: some 10 ms
 # With fewer units that differ, no arrangement of signs has a p under LEVEL: 2 / 2 ** 5 is 0.0625.
 LEAST_UNITS = 6
 FOLDS = {
@@ -244,15 +246,16 @@ def curve_band(matrix: list):
 
 # Two systems on the same cases
 
-def sign_flip_p(differences: list) -> float:
-    """The exact two-sided p of whole-number differences: the share of all 2^g signs whose sum is as far from 0.
+def is_walked(differences) -> bool:
+    """Whether the sums of all signs of these differences are few enough to be counted one after another."""
+    return sum(map(bool, differences)) ** 2 * sum(map(abs, differences)) <= MOST_WALKED
+
+
+def walked_p(sizes, observed) -> float:
+    """The share of all 2^g signs of the sizes whose sum is at least as far from 0 as the one observed, by counting.
 
     The ways to reach each sum of the flipped ones stand side by side in one integer, so that a step of the walk
-    is a shift and an addition. On differences of 1 and −1 it is McNemar's test: [1, 1, 1, 1] → 0.125."""
-    sizes = [abs(difference) for difference in differences if difference]
-    observed = abs(sum(differences))
-    if observed == 0:
-        return 1.0
+    is a shift and an addition."""
     most_flipped = (sum(sizes) - observed) // 2
     slot = len(sizes) + 1
     ways, kept = 1, (1 << slot * (most_flipped + 1)) - 1
@@ -260,6 +263,38 @@ def sign_flip_p(differences: list) -> float:
         ways = (ways + (ways << slot * size)) & kept
     at_least_as_far = ways % ((1 << slot) - 1)      # the sum of the slots, as casting out nines sums digits
     return 2 * at_least_as_far / 2 ** len(sizes)
+
+
+def inverted_p(sizes, observed) -> float:
+    """The same share, to 1e-12 and never less, from the Fourier transform of the sum, a product of cosines.
+
+    Sums more than 9 standard deviations from 0 have too small a share to show, so a transform of so many points
+    as reach from there to the sum observed tells those between apart."""
+    spread = math.sqrt(sum(size * size for size in sizes))
+    if observed > 9 * spread:
+        return 1e-12
+    points = min(sum(sizes) + 1, math.ceil((observed + 9 * spread) / 2))
+    alike, terms = Counter(sizes).most_common(), [observed - 1]
+    for point in range(1, points):
+        angle = math.pi * point / points
+        term = math.sin((observed - 1) * angle) / math.sin(angle)
+        for size, count in alike:
+            term *= math.cos(size * angle) ** count
+            if -1e-18 < term < 1e-18:
+                break
+        terms.append(term)
+    return min(1.0, max(1e-12, 1 - math.fsum(terms) / points))
+
+
+def sign_flip_p(differences: list) -> float:
+    """The exact two-sided p of whole-number differences: the share of all 2^g signs whose sum is as far from 0.
+
+    On differences of 1 and −1 it is McNemar's test: [1, 1, 1, 1] → 0.125."""
+    sizes = [abs(difference) for difference in differences if difference]
+    observed = abs(sum(differences))
+    if observed == 0:
+        return 1.0
+    return (walked_p if is_walked(sizes) else inverted_p)(sizes, observed)      # the same to 1e-12
 
 
 def around(middle, variance, freedom):
@@ -287,12 +322,13 @@ def folded(a: list, b: list, names: list, policy: str) -> dict:
 
 def compared(a: list, b: list, names: list, policy: str) -> dict:
     """The difference a − b of two pass matrices of the same cases and trials, its intervals and exact tests."""
-    cells = [[int(x) - int(y) for x, y in zip(*rows)] for rows in zip(a, b)]
-    cases, trials, flat = len(cells), len(cells[0]), [cell for row in cells for cell in row]
-    by_case, by_trial = [sum(row) for row in cells], [sum(column) for column in zip(*cells)]
-    difference = sum(flat) / len(flat)
+    cells = [list(map(operator.sub, *rows)) for rows in zip(a, b)]
+    cases, trials, flips = len(cells), len(cells[0]), [sum(row.count(one) for row in cells) for one in (1, -1)]
+    by_case, by_trial, total = list(map(sum, cells)), list(map(sum, zip(*cells))), cases * trials
+    difference = (flips[0] - flips[1]) / total
     case_variance, trial_variance = mean_variance(by_case) / trials ** 2, mean_variance(by_trial) / cases ** 2
-    variance = max(case_variance, trial_variance, case_variance + trial_variance - mean_variance(flat))
+    cell_variance = (sum(flips) / total - difference ** 2) / (total - 1) if total > 1 else 0.0
+    variance = max(case_variance, trial_variance, case_variance + trial_variance - cell_variance)
     p_trials, p_cases = sign_flip_p(by_trial), sign_flip_p(by_case)
     counts = [(name, sum(x), sum(y)) for name, x, y in zip(names, a, b)]
     return {"difference": round(difference, 4),
@@ -302,9 +338,10 @@ def compared(a: list, b: list, names: list, policy: str) -> dict:
                           "p": significant(max(p_trials, p_cases)), "cases_that_differ": sum(map(bool, by_case))},
             "folded": folded(a, b, names, policy),
             "cases": cases, "trials_per_case": trials, "passed": [sum(map(sum, a)), sum(map(sum, b))],
-            "flips": [flat.count(1), flat.count(-1)],
+            "flips": flips,
             "more_in_a": {name: [x, y] for name, x, y in counts if x > y},
-            "more_in_b": {name: [x, y] for name, x, y in counts if x < y}}
+            "more_in_b": {name: [x, y] for name, x, y in counts if x < y},
+            **({} if is_walked(by_trial) and is_walked(by_case) else {"p_by_inversion": True})}
 
 
 # Run records
@@ -1131,6 +1168,7 @@ def format_comparison(comparison, term) -> list:
             told.append(f"  passed more often by {label}: {cases}")
     told.append(f"cases in which {FOLDS[folds['policy']][0]} for only one of them: {a} {len(folds['only_a'])}, "
                 f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
+    told += [INVERTED] * ("p_by_inversion" in comparison)
     only = ((a, folds["only_a"]), (b, folds["only_b"]))
     told += [f"  only {label}: {', '.join(names)}" for label, names in only if names]
     return fold([f"{a} against {b}, trials paired by number", *in_columns(rows), *told], term)
@@ -2021,7 +2059,8 @@ def comparison_html(comparison) -> str:
                 for name, (x, y) in {**comparison["more_in_a"], **comparison["more_in_b"]}.items()]
     told = [f"Trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}",
             f"Cases in which {fold_words} for only one of them: {a} {len(folds['only_a'])}, {b} "
-            f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)"]
+            f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)",
+            *[INVERTED] * ("p_by_inversion" in comparison)]
     calls = comparison["model_calls"]
     caption = (f"Pass rate of {a} less that of {b}: {passed[0]} and {passed[1]} of {comparison['cases'] * trials} "
                f"trials passed, paired by number; of {plural(calls['trials'], 'model call')} "

@@ -3435,6 +3435,24 @@ class Comparing(unittest.TestCase):
                 far = sum(abs(sum(map(int.__mul__, flips, values))) >= abs(sum(values)) for flips in signs)
                 self.assertEqual(report.sign_flip_p(list(values)), far / len(signs), values)
 
+    def test_a_transform_finds_what_counting_finds(self):
+        draw = random.Random(5)
+        for length, most in ((1, 3), (2, 50), (6, 1), (9, 1000), (40, 7), (150, 9), (400, 1), (30, 200)):
+            for _ in range(4):
+                values = [draw.randint(-most, most) + draw.choice((0, 1)) for _ in range(length)]
+                sizes, observed = [abs(value) for value in values if value], abs(sum(values))
+                if observed:
+                    walked, inverted = report.walked_p(sizes, observed), report.inverted_p(sizes, observed)
+                    self.assertAlmostEqual(walked, inverted, delta=1e-12, msg=values)
+
+    def test_many_trials_are_compared_by_the_transform_and_the_report_says_so(self):
+        made = report.compared([b"\1\1\1\0" * 500], [b"\0\1\1\1" * 499 + b"\0\0\1\0"], ["a"], "all")
+        self.assertEqual((made["flips"], made["same_cases"]["p"], made["p_by_inversion"]), ([501, 499], 0.9748, True))
+        self.assertEqual(report.inverted_p([1] * 1000, 900), 1e-12)
+        titled = {**made, "a": "new", "b": "old", "model_calls": {"trials": 2000, "passed": [1, 1]}}
+        self.assertIn(report.INVERTED, " ".join(line.strip() for line in report.format_comparison(titled, report.PLAIN)))
+        self.assertIn(report.INVERTED, report.comparison_html(titled))
+
     def test_published_values_of_mcnemar(self):
         for only_a, only_b, p in ((4, 0, 0.125), (16, 0, 0.000031), (3, 3, 1.0)):
             self.assertEqual(round(report.sign_flip_p([1] * only_a + [-1] * only_b), 6), p)
