@@ -32,7 +32,7 @@ import shlex
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from itertools import accumulate, compress, groupby
 from pathlib import Path
@@ -379,7 +379,7 @@ class Record:
 
     def __init__(self, manifest, cases, refused, rows):
         self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
-        self.trials = manifest["trials"]
+        self.trials, self.asked = manifest["trials"], {}
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
         size = len(cases) * self.trials
         self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
@@ -1334,6 +1334,7 @@ def log_record(file, path, task, case_set, regrade) -> Record:
         (name, [hashes[at:at + 64] for at in range(start, start + width, 64)])
         for name, start in zip(record.cases, range(0, len(hashes), width))))
     del record.hashes
+    record.asked = {case["id"]: case for case in cases}
     return record
 
 
@@ -1378,116 +1379,105 @@ DARK = {"paper": "#14171a", "ink": "#e6e8eb", "dim": "#a3abb4", "line": "#3a424a
         "link": "#85b8ff", "pass": "#7ee29a", "pass-tile": "#1b3d28", "fail": "#ff8f85", "fail-glyph": "#2b0806",
         "doubt": "#f0c24b", "doubt-tile": "#f0c24b", "doubt-glyph": "#2b1d00", "any": "#85b8ff", "all": "#ffa766"}
 SVG_CSS = """\
-svg { color: var(--ink); }
-.pass { color: var(--pass); }
-.fail { color: var(--fail); }
-.incomplete { color: var(--doubt); }
-.absent, .dim { color: var(--dim); }
-.any { color: var(--any); }
-.all { color: var(--all); }
-svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-svg .name { font-family: ui-monospace, monospace; }
-svg .head { font-size: 15px; font-weight: 600; }
-svg .end { text-anchor: end; }
-svg .middle { text-anchor: middle; }
+svg { color: var(--ink); } .pass { color: var(--pass); } .fail { color: var(--fail); }
+.incomplete { color: var(--doubt); } .absent, .dim { color: var(--dim); } .any { color: var(--any); }
+.all { color: var(--all); } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+svg .name { font-family: ui-monospace, monospace; } svg .head { font-size: 15px; font-weight: 600; }
+svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg path { fill: none; stroke: currentColor; stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
-svg .rule { stroke: var(--line); stroke-width: 1; }
-svg .range { stroke: var(--dim); stroke-width: 3; }
-svg .bar, svg .tile, svg .band { fill: currentColor; stroke: none; }
-svg .tile.pass { fill: var(--pass-tile); }
-svg .tile.incomplete { fill: var(--doubt-tile); }
-svg .tile.absent { fill: var(--soft); }
-svg .glyph.fail { color: var(--fail-glyph); }
-svg .glyph.incomplete { color: var(--doubt-glyph); }
-svg .band { fill-opacity: .16; }
-svg .curve.all { stroke-dasharray: 6 4; }
+svg .rule { stroke: var(--line); stroke-width: 1; } svg .range { stroke: var(--dim); stroke-width: 3; }
+svg .bar, svg .tile, svg .band { fill: currentColor; stroke: none; } svg .tile.pass { fill: var(--pass-tile); }
+svg .tile.incomplete { fill: var(--doubt-tile); } svg .tile.absent { fill: var(--soft); }
+svg .glyph.fail { color: var(--fail-glyph); } svg .glyph.incomplete { color: var(--doubt-glyph); }
+svg .band { fill-opacity: .16; } svg .curve.all { stroke-dasharray: 6 4; }
 svg .mark, svg .paper { fill: var(--paper); }
 """
 PAGE_CSS = """\
 :root { color: var(--ink); background: var(--paper); color-scheme: light dark; }
-body { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere; }
-body { font: 1rem/1.5 system-ui, sans-serif; }
-h1, h2, h3, h4, h5 { line-height: 1.25; margin: 2rem 0 .5rem; }
-h1 { margin-top: 0; }
-h2 { border-top: 2px solid var(--line); padding-top: 1.5rem; }
-h3 { font-size: 1.125rem; }
-h4, h5 { font-size: 1rem; margin: 1rem 0 .25rem; }
-p, ul { margin: .25rem 0; max-width: 46rem; }
-ul { padding-left: 1.25rem; }
-.legend > span { margin-right: 1rem; }
+body { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; font: 1rem/1.5 system-ui, sans-serif; }
+body, bdi, pre { overflow-wrap: anywhere; }
+h1, h2, h3, h4, h5 { line-height: 1.25; margin: 1rem 0 .25rem; font-size: 1rem; }
+h1 { margin-top: 0; font-size: 2rem; }
+h2 { border-top: 2px solid var(--line); margin-top: 2rem; padding-top: 1.5rem; font-size: 1.5rem; }
+h3 { margin: 2rem 0 .5rem; font-size: 1.125rem; } p, ul { margin: .25rem 0; max-width: 46rem; }
+ul { padding-left: 1.25rem; } .legend > span, .filter label { margin-right: 1rem; white-space: nowrap; }
 .notes { list-style: none; padding: 0; }
-small, caption, figcaption, dt { color: var(--dim); font-size: .875rem; font-weight: 400; }
-a { color: var(--link); }
-:focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
-.skip:not(:focus) { position: absolute; clip-path: inset(50%); }
-.rate { font-size: 1.25rem; margin-top: 1rem; }
+small, caption, figcaption, dt, thead th { color: var(--dim); font-size: .875rem; font-weight: 400; }
+a { color: var(--link); } :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
+.skip:not(:focus) { position: absolute; clip-path: inset(50%); } .rate { font-size: 1.25rem; margin-top: 1rem; }
 .rate b { font-size: 2.25rem; line-height: 1; }
 .beside { display: flex; flex-wrap: wrap; align-items: center; gap: 0 2rem; }
-figure { margin: .5rem 0; flex: 0 1 30rem; }
-figure svg { width: 100%; height: auto; }
+figure { margin: .5rem 0; flex: 0 1 30rem; } figure svg { width: 100%; height: auto; }
 pre { margin: 0; font-size: .8125rem; white-space: pre-wrap; }
-
 .scroll { overflow-x: auto; margin: .75rem 0; min-width: 0; }
 table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .25rem; }
-th, td { font-size: .9375rem; padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
-th, td { text-align: left; font-weight: 400; vertical-align: baseline; }
-:is(th, td):has(> bdi) { min-width: 8rem; }
-thead th { color: var(--dim); }
-bdi, pre { overflow-wrap: anywhere; }
-.number { text-align: right; }
+th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
+th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align: baseline; }
+:is(th, td):has(> bdi) { min-width: 5rem; } .number { text-align: right; }
 td.number, td > .pass, td > .fail { white-space: nowrap; }
-.grid { border-collapse: separate; border-spacing: 2px 3px; }
-.grid th, .grid td { border: 0; padding: 0 .5rem; white-space: nowrap; }
-.grid th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0; }
-.grid tbody th { max-width: 20rem; overflow: hidden; text-overflow: ellipsis; }
-.grid .trial { padding: 0; text-align: center; min-width: 1.65rem; }
-.grid .trial a { display: block; border-radius: 3px; font-weight: 600; text-decoration: none; color: inherit; }
-.pass > a { background: var(--pass-tile); }
-.grid .fail > a { color: var(--fail-glyph); background: var(--fail); }
-.grid .incomplete > a { color: var(--doubt-glyph); background: var(--doubt-tile); }
-.absent > a { background: var(--soft); }
-.grid svg { vertical-align: middle; margin-right: .5rem; }
-.grid tr { scroll-margin: 30vh; }
+.filter { border: 1px solid var(--line); border-radius: 3px; margin: .5rem 0; padding: .25rem .75rem; }
+.grid { border-collapse: separate; border-spacing: 2px 3px; width: 100%; margin: .75rem 0; }
+.grid :is(th, td) { border: 0; padding: 0 .5rem 0 0; box-sizing: border-box; }
+.grid thead th { position: sticky; top: 0; z-index: 1; background: var(--paper); } .grid tr { scroll-margin: 30vh; }
 .grid tr:target > th { box-shadow: inset 0 -2px var(--link); }
-.dense { border-spacing: 1px 2px; }
-.dense .trial { min-width: .75rem; font-size: .6875rem; }
-.dense thead .trial, .dense tfoot .trial { writing-mode: vertical-rl; line-height: 1; }
-
-.case, .answers > h3 { display: none; }
+.grid .trial { padding: 0; text-align: center; width: 1.65rem; min-width: 1rem; }
+.grid .trial a { display: block; border-radius: 3px; font-weight: 600; text-decoration: none; color: inherit; }
+.pass > a { background: var(--pass-tile); } .grid .fail > a { color: var(--fail-glyph); background: var(--fail); }
+.grid .incomplete > a { color: var(--doubt-glyph); background: var(--doubt-tile); }
+.absent > a, .trials svg { background: var(--soft); } .grid .trials { width: 60%; vertical-align: middle; }
+.trials svg { display: block; width: 100%; height: 1.125rem; } .trials span + span { float: right; }
+.grid .number { padding: 0 .75rem; white-space: nowrap; }
+.grid .number ~ td:not([rowspan]) { white-space: nowrap; } .grid tbody th { min-width: 9rem; }
+.number + td > svg { vertical-align: middle; margin-right: .5rem; }
+.pair tbody { border-top: 1px solid var(--line); } .pair [rowspan] { vertical-align: top; }
+.pair { border-collapse: collapse; } .pair .trial { border: 1px solid var(--paper); border-width: 1px 2px; }
+section:has(> .filter .show-always:not(:checked)) > .grid .always,
+section:has(> .filter .show-sometimes:not(:checked)) > .grid .sometimes,
+section:has(> .filter .show-never:not(:checked)) > .grid .never,
+section:has(> .filter .show-differ:not(:checked)) > .grid .differ,
+section:has(> .filter .show-equal:not(:checked)) > .grid .equal, .case, .answers > h2, .close { display: none; }
 .case:target, .case:has(:target) {
   display: block; position: fixed; inset: auto 0 0; z-index: 1; max-height: 50vh; overflow: auto;
-  padding: 0 max(1rem, 50vw - 33rem); background: var(--paper);
+  padding: 0 max(1rem, 50vw - 33rem) 2.5rem; background: var(--paper);
   border-top: 2px solid var(--link); box-shadow: 0 -4px 24px #0006;
 }
-body:has(.case:target), body:has(.case :target) { padding-bottom: 55vh; }
-.case h4 { position: sticky; top: 0; margin: 0; padding: .75rem 0; background: var(--paper); }
-p.close { position: sticky; bottom: 0; margin: 0; max-width: none; padding: .5rem 0; background: var(--paper); }
-article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 4.5rem; }
-article:target { background: var(--soft); }
-article h5 { margin: 0; }
+body:has(.case:target, .case :target) { padding-bottom: 55vh; }
+.case h3 { position: sticky; top: 0; z-index: 1; margin: 0; padding: .75rem 0; background: var(--paper); }
+:has(> .case:target, > .case :target) > .close {
+  display: block; position: fixed; inset: auto 0 0; z-index: 2; margin: 0; max-width: none;
+  padding: .5rem max(1rem, 50vw - 33rem); background: var(--paper);
+}
+.columns { display: flex; flex-wrap: wrap; gap: .5rem 2rem; } .columns > * { flex: 1 1 20rem; min-width: 0; }
+.columns > dl { align-self: start; position: sticky; top: 2.75rem; } .case h3 { font-size: 1rem; } .columns h4 { margin: 0 0 .5rem; }
+article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 7rem; }
+article:target { background: var(--soft); } article h5 { margin: 0; }
 dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
 dd { margin: 0; min-width: 0; color: var(--ink); }
-@supports not selector(:has(a)) {
-  .case, .answers > h3 { display: block; }
-  .case:target { position: static; max-height: none; }
-}
-@media (max-width: 40rem) {
-  body { padding: 1rem .75rem 4rem; }
-  .grid tbody th { max-width: 7.5rem; }
-  .grid svg { display: none; }
-  dl { grid-template-columns: 1fr; }
+@supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
+@media (max-width: 48rem) {
+  body { padding: 1rem .75rem 4rem; } .columns > dl { position: static; }
+  th, td, thead th { padding-right: .375rem; font-size: .75rem; } td.number { white-space: normal; }
+  :is(th, td):has(> bdi) { min-width: 3rem; } .grid, .grid :is(caption, thead, tbody, tfoot) { display: block; }
+  .grid tr { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1px; padding: .25rem 0; }
+  .grid tr::after { content: ""; order: 1; flex: 1 0 100%; } .grid tr > * { order: 2; min-width: 0 !important; }
+  .grid tr > :is(th:first-child, .trials) { order: 0; flex: 1 0 100%; }
+  .grid tr > .trial { order: 0; flex: 1 1 0; font-size: .75rem; } .grid tr > .trials { align-self: center; }
+  .grid td:empty:not(.trial), .grid thead th:not(.trial, .trials) { display: none; }
+  .grid .number { padding: 0 .75rem 0 0; text-align: left; } .pair thead tr { padding: 0 5rem 0 4.5rem; }
+  .pair tbody tr > * { order: 1; } .pair tbody tr > [rowspan] { order: 0; flex: 0 0 30%; }
+  .pair tbody tr > th[rowspan] { flex: 1 0 65%; } .pair tbody tr > th:not([rowspan]) { order: 1; flex: 0 0 4.5rem; }
+  .pair tbody tr > .trials { order: 1; flex: 1 1 40%; } .pair tbody tr > .trial { order: 1; }
+  .pair tbody tr > .number { flex: 0 0 5rem; padding-left: .25rem; } .pair tr::after { display: none; }
 }
 @media print {
-  :root { font-size: 9pt; print-color-adjust: exact; }
-  body { max-width: none; padding: 0 !important; }
-  a { color: inherit; text-decoration: none; }
-  .close, .skip, .hint { display: none; }
-  .case, .answers > h3 { display: block !important; }
-  .case, .case h4 { position: static !important; max-height: none !important; padding: 0 !important; }
-  .case { border: 0 !important; box-shadow: none !important; }
-  .scroll { overflow: visible; }
-  .beside, article, tr { break-inside: avoid; }
+  :root { font-size: 9pt; print-color-adjust: exact; } body { max-width: none; padding: 0 !important; }
+  a { color: inherit; text-decoration: none; } .close, .skip, .hint, .filter { display: none !important; }
+  .case, .answers > h2 { display: block !important; }
+  body:has(.show-always:not(:checked)) .case.always { display: none !important; }
+  .case, .case h3, .columns > dl, .grid thead th { position: static !important; max-height: none !important; }
+  .case, .case h3 { border: 0 !important; box-shadow: none !important; padding: .5rem 0 !important; }
+  .scroll { overflow: visible; } .beside, article, tr, .pair tbody { break-inside: avoid; }
   h2, h3, h4, h5, caption { break-after: avoid; }
 }
 """
@@ -1509,7 +1499,11 @@ HOW_TO_READ = (
     "Each trial of a case has its own seed, which all cases share. pass@k is the chance that at least one of k "
     "trials passes, pass^k that all k do; both are averaged over the cases. An incomplete trial brought no answer "
     "to judge and counts as not passed. A flaky case passed in some of its trials and not in others.")
-REPLY_LETTERS = 2000        # of one reply on the page; the run record has all of it
+FLIPS, FLIP_BARS, FLIP_KINDS = {"a": "▲", "b": "▼"}, {"a": (-6, 0), "b": (0, 6)}, {"a": "any", "b": "all"}
+MANY_CASES, STEADY = 30, ("always", "equal")    # of so many cases those of which there is least to say start hidden
+# A page is to stay under some 5 MB whatever it tells; the log has all of what is cut.
+REPLY_LETTERS, PAGE_LETTERS, MOST_ROWS, MOST_TILES_ACROSS, MOST_TILES_ON_PAGE, MOST_LINKS = (
+    2000, 1_500_000, 3000, 25, 20_000, 50)
 # Forbidden by XML, an error to HTML: the last two of each plane, and 32 more.
 PLANE_ENDS = "".join(chr(end - 1) + chr(end) for end in range(0xffff, 0x110000, 0x10000))
 NONCHARACTERS = re.compile(f"[\ufdd0-\ufdef{PLANE_ENDS}]")
@@ -1623,12 +1617,12 @@ def tiles_drawing(verdicts, x, y, pitch, height=18) -> list:
     return lines
 
 
-def bars_drawing(verdicts, x, y, pitch, shapes=BARS, kinds=CLASSES) -> list:
+def bars_drawing(verdicts, x, y, pitch, shapes=BARS, kinds=CLASSES, gaps=MOST_GAPS) -> list:
     """A bar for each trial, up, down or between, without gaps where they are many; its height is the share of a
     verdict where a bar stands for several trials. All of one verdict are in one path."""
     size = -(-len(verdicts) // MOST_BARS)
     parts = [verdicts[start:start + size] for start in range(0, len(verdicts), size)]
-    apart, pitch, lines = len(parts) <= MOST_GAPS, pitch * len(verdicts) / len(parts), []
+    apart, pitch, lines = len(parts) <= gaps, pitch * len(verdicts) / len(parts), []
     for verdict, (top, bottom) in shapes.items():
         path = ""
         for (share, _), run in groupby(enumerate(parts), lambda one: (
@@ -1720,23 +1714,26 @@ def picture_row(y, name, verdicts, case) -> list:
     return lines + ([svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] if note else [])
 
 
-def outcome(case) -> str:
-    """How often a case passed in the trials that ran: "always", "sometimes", "never"."""
-    if not case["pass"]:
+def outcome(*cases) -> str:
+    """How often a case passed in the trials that ran, in all of the systems: "always", "sometimes", "never"."""
+    if not any(case["pass"] for case in cases):
         return "never"
-    return "sometimes" if case["fail"] + case["incomplete"] > case["not_run"] else "always"
+    steady = all(case["fail"] + case["incomplete"] == case["not_run"] for case in cases)
+    return "always" if steady else "sometimes"
 
 
-def drawn_cases(system) -> tuple:
-    """(the names of the cases that a picture shows, in words how many others there are): the least passed of many."""
-    cases = system["per_case"]
-    if len(cases) <= MOST_CASES:
-        return list(cases), ""
-    unsteady = [name for name, case in cases.items() if outcome(case) != "always"]
-    shown = set(sorted(unsteady, key=lambda name: cases[name]["pass"])[:MOST_CASES])
-    rest = Counter(outcome(case) for name, case in cases.items() if name not in shown)
-    told = ", ".join(f"{rest[word]} passed {word}" for word in ("always", "sometimes", "never") if rest[word])
-    return [name for name in cases if name in shown], f"not drawn, of {plural(len(cases), 'case')}: {told}"
+def drawn_cases(systems, most) -> tuple:
+    """(names of the cases to show, {how often they passed: names of the others}): of many the least passed."""
+    cases = {name: [system["per_case"][name] for system in systems] for name in systems[0]["per_case"]}
+    if len(cases) <= most:
+        return set(cases), {}
+    unsteady = [name for name, found in cases.items() if outcome(*found) != "always"]
+    shown = set(sorted(unsteady, key=lambda name: sum(case["pass"] for case in cases[name]))[:most])
+    rest = {}
+    for name in cases:
+        if name not in shown:
+            rest.setdefault(outcome(*cases[name]), []).append(name)
+    return shown, rest
 
 
 def picture_foot(y, system, pitch) -> tuple:
@@ -1760,7 +1757,10 @@ def picture_foot(y, system, pitch) -> tuple:
 
 def picture_grid(system, record, top) -> tuple:
     """(the legend, the grid and its intervals, where they end)."""
-    by_case, last, (names, rest) = compact(record).words(), system["trials_per_case"] - 1, drawn_cases(system)
+    by_case, last = compact(record).words(), system["trials_per_case"] - 1
+    shown, left = drawn_cases([system], MOST_CASES)
+    names = [name for name in by_case if name in shown]
+    told = [f"{len(some)} passed {kind}" for kind, some in left.items()]
     step, pitch = 22 if len(names) <= 40 else 16, min(26, CELLS_WIDTH / (last + 1))
     occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
     tiled = last < MOST_TILES
@@ -1771,7 +1771,7 @@ def picture_grid(system, record, top) -> tuple:
         x = NAME_X + 112 * place
         lines += tiles_drawing([verdict], x, top, 26) if tiled else bars_drawing([verdict] * 4, x, top, 6)
         lines.append(svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict]))
-    bottom = top + 48 + step * len(names) + (20 if rest else 0)
+    bottom = top + 48 + step * len(names) + 20 * bool(told)
     foot, end = picture_foot(bottom, system, pitch)
     lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}")
               for share in QUARTERS]
@@ -1780,7 +1780,10 @@ def picture_grid(system, record, top) -> tuple:
         lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
             verdicts, CELLS_X, y, pitch)
         lines += picture_row(y, name, verdicts, system["per_case"][name])
-    return lines + ([svg_text(NAME_X, bottom - 6, rest, "dim")] if rest else []) + foot, end + 20
+    if told:
+        words = f"not drawn, of {plural(len(by_case), 'case')}: {', '.join(told)}"
+        lines.append(svg_text(NAME_X, bottom - 6, words, "dim"))
+    return lines + foot, end + 20
 
 
 def svg_picture(system: dict, record: dict) -> str:
@@ -1801,7 +1804,34 @@ def svg_picture(system: dict, record: dict) -> str:
                       "</svg>", ""])
 
 
-# The page: answers
+# The page: a case and its answers
+
+@dataclass(frozen=True)
+class Page:
+    """What the parts of a page must know: the names of all systems, how many of them have a section, the numbers of
+    the cases that are shown {name: number} and how often the others passed {"always": names, …}, whether a trial is a
+    tile or part of a strip, how many letters a text and all answers of a case get."""
+    labels: list
+    sections: int
+    places: dict
+    rest: dict
+    tiled: bool
+    text: int
+    room: int
+
+
+def page_of(report) -> Page:
+    """What to show of a report, so that the page stays under some 5 MB."""
+    systems, comparisons = report["systems"], report["comparisons"]
+    labels = [system["label"] for system in systems]
+    labels += [comparison["b"] for comparison in comparisons if comparison["b"] not in labels]
+    grids, trials = len(systems) + len(comparisons), systems[0]["trials_per_case"]
+    names, rest = drawn_cases(systems, MOST_ROWS // grids)
+    places = {name: number for number, name in enumerate(systems[0]["per_case"]) if name in names}
+    room = PAGE_LETTERS // max(1, len(names) * len(labels))
+    tiled = trials <= MOST_TILES_ACROSS and trials * len(names) * grids <= MOST_TILES_ON_PAGE
+    return Page(labels, len(systems), places, rest, tiled, min(REPLY_LETTERS, max(80, room // 4)), room)
+
 
 def verdict_html(verdict) -> str:
     """A verdict's glyph and word: "✓ passed"."""
@@ -1823,24 +1853,44 @@ def answer_groups(rows) -> list:
     return sorted(groups.values(), key=lambda group: (group[0]["verdict"] == "pass", -len(group)))
 
 
-def preformatted(value) -> str:
+def preformatted(value, letters=REPLY_LETTERS) -> str:
     """A text with its line breaks, or another value as JSON, cut where it is very long."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    lines, more = "\n".join(map(escaped, text[:REPLY_LETTERS].split("\n"))), len(text) - REPLY_LETTERS
-    cut = f"<small>and {plural(more, 'more character')}, in the run record</small>" if more > 0 else ""
+    text = plain(value)
+    lines, more = "\n".join(map(escaped, text[:letters].split("\n"))), len(text) - letters
+    cut = f"<small>and {plural(more, 'more character')}, in the log</small>" if more > 0 else ""
     return f"<pre><code>{lines}</code></pre>{cut}"
 
 
-def answer_fact(row) -> list:
-    """[(word, HTML)] of what the system answered: its output, else the raw reply, else that there is none."""
-    none = row["verdict"] == "incomplete" or row["check"] == "rejection" or "expects_rejection" in row
-    if row["output"] is not None or not none:
-        return [("output", preformatted(row["output"]))]
-    if row["metadata"].get("reply") is not None:
-        reply = row["metadata"]["reply"]
-        return [("raw reply", "(empty)" if reply == "" else preformatted(reply))]
-    why = ": the input was refused, as it must be" if row["verdict"] == "pass" else ""
-    return [("output", f"none{why}")] if has_run(row) else []
+def terms_html(facts) -> str:
+    """[(word, HTML)] as a list of terms; "" when there are none."""
+    return f"<dl>{''.join(f'<dt>{word}</dt><dd>{fact}</dd>' for word, fact in facts)}</dl>" if facts else ""
+
+
+def asked_html(case, letters) -> str:
+    """What is known of a case: its input, what is wanted of the answer and why."""
+    if not case:
+        return ""
+    whys = [dig(criterion, "why") for criterion in case.get("failure_criteria", ())]
+    return terms_html([("input", "none" if case["input"] is None else preformatted(case["input"], letters)),
+                       ("expectation", isolated(shortened(wanted(case), letters))),
+                       *(("why", isolated(shortened(plain(why), letters))) for why in whys if why)])
+
+
+def answer_terms(row, case, letters) -> list:
+    """[(word, HTML)] of what a trial answered: its output, what of that is compared, the raw reply."""
+    output, reply, expect, terms = row["output"], row["metadata"].get("reply"), case.get("expect"), []
+    refused = row["check"] == "rejection" or "expects_rejection" in row
+    if output is not None or not refused and row["verdict"] != "incomplete":
+        terms.append(("output", preformatted(output, letters)))
+    elif has_run(row) and reply is None:
+        terms.append(("output", f"none{': the input was refused, as it must be' * (row['verdict'] == 'pass')}"))
+    if isinstance(expect, dict) and isinstance(output, dict):
+        told = [f"{field} {plain(output[field])}, wanted {plain(wish)}" for field, wish in expect.items()
+                if field in output]
+        terms.append(("compared", isolated(shortened("; ".join(told), letters)) or "none of its fields"))
+    if reply is not None and plain(reply) not in (output, plain(output)):
+        terms.append(("raw reply", preformatted(reply, letters) if reply else "(empty)"))
+    return terms
 
 
 def trial_words(row) -> str:
@@ -1851,24 +1901,46 @@ def trial_words(row) -> str:
     return escaped(words).replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def answer_html(ident, group, total) -> str:
-    """One answer of a case: its verdict, check, reason, output or raw reply, and the trials that gave it."""
+def trial_ranges(group) -> str:
+    """The numbers of trials, those in a row as a range: "0-4, 7"."""
+    runs = groupby(enumerate(row["trial"] for row in group), lambda one: one[1] - one[0])
+    ends = [[trial for _, trial in run] for _, run in runs]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
+
+
+def answer_html(ident, group, total, case, page) -> str:
+    """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, their thinking."""
     row, verdict = group[0], verdict_of(group[0])
-    facts = [(key, isolated(shortened(row[key], REPLY_LETTERS))) for key in ("check", "reason")
-             if row[key]] + answer_fact(row)
-    facts.append(("trial" if len(group) == 1 else "trials", "; ".join(map(trial_words, group))))
-    told = "".join(f"<dt>{word}</dt><dd>{fact}</dd>" for word, fact in facts)
+    terms = [(key, isolated(shortened(row[key], page.text))) for key in ("check", "reason") if row[key]]
+    terms += answer_terms(row, case, page.text)
+    told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
+    terms.append(("trial" if len(group) == 1 else "trials", f"<small>{told}</small>"))
+    thoughts = [(one["trial"], one["metadata"]["thinking"]) for one in group if one["metadata"].get("thinking")]
+    opened = [f"<details><summary>thinking of trial {trial}</summary>{preformatted(thought, page.text)}</details>"
+              for trial, thought in thoughts]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
-            f"{plural(total, 'trial')}</h5><dl>{told}</dl></article>")
+            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{''.join(opened)}</article>")
 
 
-def case_html(number, place, name, case, groups) -> str:
-    """All answers of one case, hidden until a link to it or to one of them opens it."""
-    total, ident = sum(map(len, groups)), f"s{number}c{place}"
-    answers = [answer_html(f"{ident}g{index}", group, total) for index, group in enumerate(groups)]
-    told = f"<small>{isolated(case['class'])}, {case['pass']}/{total - case['not_run']} passed</small>"
-    return "\n".join([f'<section class="case" id="{ident}">\n<h4>{isolated(name)} {told}</h4>', *answers,
-                      f'<p class="close"><a href="#s{number}r{place}">close</a></p>\n</section>'])
+def answers_html(number, place, groups, figures, case, page) -> str:
+    """What one system answered to a case, as far as there is room, and how long it took."""
+    total, articles, left = sum(map(len, groups)), [], page.room
+    for index, group in enumerate(groups):
+        article = answer_html(f"s{number}c{place}g{index}", group, total, case, page)
+        left -= len(article)
+        if articles and left < 0:
+            rest = sorted((row for group in groups[index:] for row in group), key=lambda row: row["trial"])
+            ids = "".join(f'<a id="s{number}c{place}g{other}"></a>' for other in range(index, len(groups)) if page.tiled)
+            articles.append(f"<p>{ids}{plural(len(groups) - index, 'more answer')}, of trials {trial_ranges(rest)}: see the log")
+            break
+        articles.append(article)
+    told, timed = f"{figures['pass']}/{total - figures['not_run']} passed", figures["latency_s"]
+    if timed["trials"]:
+        told += (f", {plural(figures['distinct_outputs'], 'different output')}, latency median "
+                 f"{seconds(timed['median'])}, p90 {seconds(timed['p90'])} (n {timed['trials']})")
+    label = isolated(page.labels[number])
+    head = f'<a href="#s{number}r{place}">{label}</a>' if number < page.sections else label
+    return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>", *articles, "</section>"])
 
 
 # The page: tables
@@ -1896,84 +1968,19 @@ def list_html(texts, kind="") -> str:
     return f"<ul{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</ul>" if texts else ""
 
 
-def interval_html(interval, value) -> str:
-    """An interval, drawn small and in numbers."""
-    drawing = svg_path("rule", "M5 8h110M5 4v8M115 4v8") + interval_drawing(interval, value, 5, 8, 110)
-    return f'<svg viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{drawing}</svg>{span(interval)}'
-
-
-def grid_row(number, place, name, case, rows, groups) -> str:
-    """One case of the grid: a cell a trial that opens its answer, passed of those that ran, interval, note."""
-    group_of = {row["trial"]: index for index, group in enumerate(groups) for row in group}
-    cells, ran, interval = [], len(rows) - case["not_run"], ""
-    for row in rows:
-        verdict = verdict_of(row)
-        why = f": {row['check'] or cause(row)}" if verdict in ("fail", "incomplete") else ""
-        hint = bench.VERDICT_WORDS[verdict] + escaped(why)
-        cells.append(f'<td class="trial {CLASSES[verdict]}"><a href="#s{number}c{place}g{group_of[row["trial"]]}" '
-                     f'title="{hint}">{bench.VERDICT_GLYPHS[verdict]}</a></td>')
-    if case["interval"] and "expects_rejection" not in case:
-        interval = interval_html(case["interval"], case["pass"] / ran)
-    note = bench.case_note(list(map(verdict_of, rows)), "expects_rejection" in case)
-    return (f'<tr id="s{number}r{place}"><th scope="row"><a href="#s{number}c{place}">{isolated(name)}</a></th>'
-            f'{"".join(cells)}<td class="number">{case["pass"]}/{ran}</td><td>{interval}</td>'
-            f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
-
-
-def grid_foot(system) -> list:
-    """The rows below the cases: the cases that each trial passed, and the rates with their intervals."""
-    each, rows = system["passed_per_trial"] or [], []
-    if len(each) > 1:
-        cells = "".join(f'<td class="trial dim">{count}</td>' for count in each)
-        rows.append(f'<tr><th scope="row">cases passed</th>{cells}<td></td><td></td><td></td></tr>')
-    for words, passed, total, value, interval, remark in rates(system):
-        told = interval_html(interval, value) if interval else ""
-        rows.append(f'<tr><th scope="row" colspan="{system["trials_per_case"] + 1}">{words}</th>'
-                    f'<td class="number">{passed}/{total}</td><td>{told}</td><td class="dim">{remark}</td></tr>')
-    return ["<tfoot>", *rows, "</tfoot>"] if rows else []
-
-
-def grid_html(number, system, cases, groups) -> str:
-    """The grid: a row a case, a cell a trial."""
-    trials, occurring = system["trials_per_case"], {verdict_of(row) for rows in cases.values() for row in rows}
-    legend = [f'<span class="{kind}">{verdict_html(verdict)}</span>'
-              for verdict, kind in CLASSES.items() if verdict in occurring]
-    columns = "".join(f'<th scope="col" class="trial">{trial}</th>' for trial in range(trials))
-    heads = f'<th scope="col">case</th>{columns}<th scope="col" class="number">passed</th>'
-    rows = [grid_row(number, place, name, system["per_case"][name], rows, groups[name])
-            for place, (name, rows) in enumerate(cases.items())]
-    return "\n".join([
-        f'<p class="legend">{" ".join(legend)} <small class="hint">A cell opens its answer, a name all answers of '
-        f'the case.</small></p>\n<a class="skip" href="#s{number}k">Skip the grid</a>',
-        f'<div class="scroll"><table class="grid{" dense" if trials > 25 else ""}">',
-        f'<caption>A row a case, a cell a trial</caption>\n<thead><tr>{heads}<th scope="col">95 % interval</th>'
-        '<th scope="col">note</th></tr></thead>\n<tbody>', *rows, "</tbody>", *grid_foot(system),
-        "</table></div>"])
-
-
-def why_table(number, caption, counts, cases, verdict, name_of) -> str:
-    """How many trials ended so for each reason, and in which cases; "" where none did."""
+def why_table(caption, counts, verdict, record, page) -> str:
+    """How many trials ended so for each check or cause, and in which cases; "" where none did."""
+    found = {}
+    for number, name in enumerate(record.cases):
+        for (_, check, reason), count in record.endings_of(verdict, record.of(number)).items():
+            found.setdefault(check or reason.partition(":")[0], Counter())[name] += count
     rows = []
-    for name, count in counts.items():
-        found = [(place, case, sum(row["verdict"] == verdict and name_of(row) == name for row in case_rows))
-                 for place, (case, case_rows) in enumerate(cases.items())]
-        links = [f'<a href="#s{number}c{place}">{isolated(case)}</a> {times}'
-                 for place, case, times in found if times]
-        rows.append([isolated(name), str(count), ", ".join(links)])
+    for why, count in counts.items():
+        links = [f"{name_html(page.places.get(name), name)} {times}" for name, times in found[why].items()]
+        more = len(links) - MOST_LINKS
+        links[MOST_LINKS:] = [f"and in {plural(more, 'more case')}"] if more > 0 else []
+        rows.append([isolated(why), str(count), ", ".join(links)])
     return page_table(caption, [caption.rpartition(" ")[2], "trials", "in the cases"], rows, [1])
-
-
-def case_table(system) -> str:
-    """How many trials of each case passed, its different outputs and its latency."""
-    rows = []
-    for name, case in system["per_case"].items():
-        timed = case["latency_s"]
-        times = [seconds(timed[key]) if timed["trials"] else "" for key in ("median", "p90")]
-        ran = system["trials_per_case"] - case["not_run"]
-        rows.append([isolated(name), isolated(case["class"]), f"{case['pass']}/{ran}", case["distinct_outputs"],
-                     *times, timed["trials"]])
-    return page_table("By case, with the latency of its trials that have an output",
-                      ["case", "class", "passed", "different outputs", "median", "p90", "n"], rows, range(2, 7))
 
 
 def flat(name, value, depth=4) -> list:
@@ -1981,6 +1988,140 @@ def flat(name, value, depth=4) -> list:
     if isinstance(value, dict) and depth:
         return [pair for key, inner in value.items() for pair in flat(f"{name} {key}".strip(), inner, depth - 1)]
     return [] if value in (None, "", [], {}) else [(name, value)]
+
+
+# The page: grids
+
+def name_html(place, name) -> str:
+    """A case's name, which opens the case where the page shows it."""
+    return isolated(name) if place is None else f'<a href="#c{place}">{isolated(name)}</a>'
+
+
+def interval_html(interval, value) -> str:
+    """An interval, drawn small and in numbers."""
+    drawing = svg_path("rule", "M5 8h110M5 4v8M115 4v8") + interval_drawing(interval, value, 5, 8, 110)
+    return f'<svg viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{drawing}</svg>{span(interval)}'
+
+
+def strip_html(marks, shapes=BARS, kinds=CLASSES) -> str:
+    """A cell with a bar for each trial, as wide as there is room; numbers beside it say what it shows."""
+    return (f'<td class="trials"><svg viewBox="0 0 {len(marks)} 12" preserveAspectRatio="none" aria-hidden="true">'
+            f"{''.join(bars_drawing(marks, 0, 6, 1, shapes, kinds, 0))}</svg></td>")
+
+
+def cells_html(number, place, rows, groups, tiled) -> str:
+    """The trials of a case: a cell each that opens its answer, or a strip."""
+    if not tiled:
+        return strip_html(list(map(verdict_of, rows)))
+    group_of, cells = {row["trial"]: index for index, group in enumerate(groups) for row in group}, []
+    for row in rows:
+        verdict = verdict_of(row)
+        why = f": {row['check'] or cause(row)}" if verdict in ("fail", "incomplete") else ""
+        cells.append(f'<td class="trial {CLASSES[verdict]}"><a href="#s{number}c{place}g{group_of[row["trial"]]}" '
+                     f'title="{bench.VERDICT_WORDS[verdict]}{escaped(why)}">{bench.VERDICT_GLYPHS[verdict]}</a></td>')
+    return "".join(cells)
+
+
+def grid_row(number, place, rows, case, cells) -> str:
+    """One case of a grid: its trials, passed of those that ran, interval, note."""
+    ran, interval = len(rows) - case["not_run"], ""
+    if case["interval"] and "expects_rejection" not in case:
+        interval = interval_html(case["interval"], case["pass"] / ran)
+    note = bench.case_note(list(map(verdict_of, rows)), "expects_rejection" in case)
+    return (f'<tr id="s{number}r{place}" class="{outcome(case)}"><th scope="row">{name_html(place, rows[0]["case_id"])}'
+            f'</th>{cells}<td class="number">{case["pass"]}/{ran}</td><td>{interval}</td>'
+            f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
+
+
+def pair_rows(place, rows, cells, comparison, tiled) -> str:
+    """One case of two systems, trial under trial, and below which trials only one of them passed."""
+    passes = [[row["verdict"] == "pass" for row in one] for one in rows]
+    holds = FOLDS[comparison["folded"]["policy"]][1]
+    marks = ["a" if x > y else "b" if y > x else "" for x, y in zip(*passes)]
+    flips = " ".join(f"{FLIPS[key]} {marks.count(key)}" for key in "ab" if key in marks)
+    x, y = map(sum, passes)
+    only = "".join(f"<br>only {isolated(comparison[key])}" for key, one, other in (("a", x, y), ("b", y, x))
+                   if holds(one, len(marks)) and not holds(other, len(marks)))
+    lines = [f'<th scope="row">{isolated(comparison[key])}</th>{drawn}<td class="number">{count}/{len(marks)}</td>'
+             for key, drawn, count in zip("ab", cells, (x, y))]
+    if flips:
+        drawn = "".join(f'<td class="trial {FLIP_KINDS.get(mark, "")}">{FLIPS.get(mark, "")}</td>' for mark in marks)
+        lines.append('<th scope="row">flips</th>'
+                     f'{drawn if tiled else strip_html(marks, FLIP_BARS, FLIP_KINDS)}<td class="number">{flips}</td>')
+    lines[0] = (f'<th scope="rowgroup" rowspan="{len(lines)}">{name_html(place, rows[0][0]["case_id"])}</th>{lines[0]}'
+                f'<td rowspan="{len(lines)}">{x - y:+d}{only}</td>')
+    return f'<tbody class="{"differ" if flips else "equal"}"><tr>{"</tr><tr>".join(lines)}</tr></tbody>'
+
+
+def grid_html(caption, hint, kinds, heads, trials, page, bodies) -> str:
+    """A grid of trials below what its marks mean. Of many cases boxes show and hide those of a kind, kinds = {kind:
+    (words, how many)}; those of which there is least to say start hidden."""
+    boxes = [f'<label><input type="checkbox" class="show-{kind}"{"" if kind in STEADY else " checked"}> {words} '
+             f"({count})</label>" for kind, (words, count) in kinds.items() if count]
+    filtered = len(boxes) > 1 and sum(count for _, count in kinds.values()) >= MANY_CASES
+    numbers = "".join(f'<th scope="col" class="trial">{trial}</th>' for trial in range(trials)) if page.tiled else (
+        f'<th scope="col" class="trials"><span>trial 0</span> <span>{trials - 1}</span></th>')
+    before, after = ("".join(f'<th scope="col">{head}</th>' for head in part).replace(
+        '"col">passed', '"col" class="number">passed') for part in heads)
+    return "\n".join([f'<p class="legend">{hint}</p>',
+                      f'<fieldset class="filter"><legend>cases</legend>{" ".join(boxes)}</fieldset>' * filtered,
+                      f'<table class="grid"><caption>{caption}</caption>',
+                      f"<thead><tr>{before}{numbers}{after}</tr></thead>", *bodies, "</table>"])
+
+
+def system_grid(number, system, rows, page) -> str:
+    """The grid of one system: a row a case, and below the cases that each trial passed."""
+    counts, each = Counter(outcome(system["per_case"][name]) for name in page.places), system["passed_per_trial"] or []
+    ends = {**system["verdicts"], "not run": system["not_run"]}
+    ends["incomplete"] = ends.get("incomplete", 0) - system["not_run"]
+    hint = "A cell opens its answer, a name all answers of the case." if page.tiled else (
+        "A bar goes up for a trial that passed, down for one that failed. A name opens the answers of the case.")
+    legend = " ".join(f'<span class="{kind}">{verdict_html(end)}</span>' for end, kind in CLASSES.items()
+                      if ends.get(end))
+    cells = "".join(f'<td class="trial dim">{count}</td>' for count in each) if page.tiled else (
+        f'<td class="trials dim">{min(each, default=0)} to {max(each, default=0)}</td>')
+    foot = f'<tfoot><tr><th scope="row">cases that a trial passed</th>{cells}<td></td><td></td><td></td></tr></tfoot>'
+    kinds = {kind: (f"passed {kind}", counts[kind]) for kind in ("always", "sometimes", "never")}
+    return grid_html("A row a case, a cell a trial", f'{legend} <small class="hint">{hint}</small> '
+                     f'<a class="skip" href="#s{number}k">Skip the grid</a>', kinds,
+                     (["case"], ["passed", "95 % interval", "note"]), system["trials_per_case"], page,
+                     ["<tbody>", *rows, "</tbody>", foot * (len(each) > 1)])
+
+
+def pair_html(comparison, rows, page) -> str:
+    """The grids of two systems in one."""
+    differ = sum(row.startswith('<tbody class="differ"') for row in rows)
+    kinds = {"differ": ("with a flip", differ), "equal": ("without", len(rows) - differ)}
+    hint = (f'{FLIPS["a"]} only {isolated(comparison["a"])} passed, {FLIPS["b"]} only {isolated(comparison["b"])} '
+            "passed. A name or a cell opens what both answered.")
+    return grid_html(f"Two systems, trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one of them "
+                     "where it says only", f"<small>{hint}</small>", kinds,
+                     (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page,
+                     rows).replace('"grid"', '"grid pair"', 1)
+
+
+def page_cases(report, records, page) -> tuple:
+    """One walk over the cases: ([rows of each system's grid], [rows of each comparison's], [the cases' answers])."""
+    grids, pairs, told = [[] for _ in report["systems"]], [[] for _ in report["comparisons"]], []
+    for name, place in page.places.items():
+        rows, figures = ([find(place) for find in finds] for finds in (
+            [record.rows for record in records], [partial(case_report, record) for record in records]))
+        groups, case = list(map(answer_groups, rows)), records[0].asked.get(name, {})
+        cells = [cells_html(number, place, *both, page.tiled) for number, both in enumerate(zip(rows, groups))]
+        for number, grid in enumerate(grids):
+            grid.append(grid_row(number, place, rows[number], figures[number], cells[number]))
+        for pair, comparison in zip(pairs, report["comparisons"]):
+            if "not_compared" not in comparison:
+                two = [page.labels.index(comparison[key]) for key in "ab"]
+                both = ([found[one] for one in two] for found in (rows, cells))
+                pair.append(pair_rows(place, *both, comparison, page.tiled))
+        steady = " always" * (outcome(*figures) == "always")
+        answers = [answers_html(number, place, *both, case, page) for number, both in enumerate(zip(groups, figures))]
+        told.append("\n".join([
+            f'<section class="case{steady}" id="c{place}">',
+            f"<h3>{isolated(name)} <small>{isolated(figures[0]['class'])}</small></h3>",
+            f'<div class="columns">{asked_html(case, page.text)}', *answers, "</div></section>"]))
+    return grids, pairs, told
 
 
 # The page: its parts
@@ -2018,45 +2159,49 @@ def curve_html(number, system, record) -> str:
                       page_table(caption, heads, zip(*columns), range(len(heads))), "</div>"])
 
 
-def system_html(number, system, record) -> str:
+def run_words(system) -> list:
+    """When the trials were run and how the log came about, a text each, as far as the log tells."""
+    told = system["provenance"] if isinstance(system["provenance"], dict) else {}
+    lists = {key: told[key] for key in ("extended", "from") if isinstance(told.get(key), list)}
+    lines = [f"begun {plain(told['started_at'])}"] if told.get("started_at") else []
+    lines += ["extended: " + ", ".join(f"{key} {plain(value)}" for key, value in flat("", step))
+              for step in lists.get("extended", ())]
+    lines += [f"trials taken over from another log, sha256 {plain(dig(source, 'sha256'))[:12]}"
+              for source in lists.get("from", ())]
+    return lines + [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
+                    for key, counts in system["runtimes"].items() for value, count in counts.items()]
+
+
+def system_html(number, system, record, rows, page) -> str:
     """The section of one system."""
-    record, cases = compact(record), rows_by_case(record)
-    groups = {name: answer_groups(rows) for name, rows in cases.items()}
-    answers = [case_html(number, place, name, system["per_case"][name], groups[name])
-               for place, name in enumerate(cases)]
     failed, incomplete = system["failures_by_check"], causes_of_run(system)
-    reasons = [why_table(number, "Failed trials by check", failed, cases, "fail", lambda row: row["check"]),
-               why_table(number, "Incomplete trials by cause", incomplete, cases, "incomplete", cause)]
-    ran_on = [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
-              for key, counts in system["runtimes"].items() for value, count in counts.items()]
-    identity = [[isolated(name), preformatted(value)] for name, value in flat("", record.manifest)]
+    tables = [why_table("Failed trials by check", failed, "fail", record, page),
+              why_table("Incomplete trials by cause", incomplete, "incomplete", record, page)]
+    manifest = {**record.manifest, "system": {**record.manifest["system"], "mode": None}}
+    identity = [[isolated(name), preformatted(value)] for name, value in flat("", manifest)]
     parts = [f'<section id="s{number}">\n<h2>{isolated(system["label"])}</h2>',
              f"<p>{isolated(heading(system))}<br>{plan_words(system)}</p>", summary_html(system),
              list_html([f"! {escaped(note)}" for note in notes(system)], ' class="notes incomplete"'),
-             "<h3>Trials</h3>", grid_html(number, system, cases, groups),
+             "<h3>Trials</h3>", system_grid(number, system, rows, page),
              f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, record),
-             "<h3>Failed and incomplete</h3>" if any(reasons) else "", *reasons,
-             "<h3>Latency and costs</h3>", list_html([isolated(line) for line in cost_lines(system) + ran_on]),
-             case_table(system), "<h3>Plan and identity</h3>",
-             page_table("What was measured, by what and on what", ["what", "value"], identity),
-             '<section class="answers">\n<h3>Answers</h3>', *answers, "</section>\n</section>"]
+             "<h3>Failed and incomplete</h3>" if any(tables) else "", *tables,
+             "<h3>When, on what, how long</h3>", list_html(list(map(isolated, run_words(system) + cost_lines(system)))),
+             "<h3>Plan and identity</h3>",
+             page_table("What was measured, by what and on what", ["what", "value"], identity), "</section>"]
     return "\n".join(part for part in parts if part)
 
 
-def comparison_html(comparison) -> str:
+def comparison_html(comparison, rows, page) -> str:
     """Two systems on the same cases: what is found, the difference with both intervals, the cases that flip."""
     a, b = isolated(comparison["a"]), isolated(comparison["b"])
     if "not_compared" in comparison:
         return f"<h3>{a} against {b}</h3>\n<p>No comparison: {isolated(comparison['not_compared'])}.</p>"
     trials, passed, flips, folds = (comparison[key] for key in ("trials_per_case", "passed", "flips", "folded"))
-    fold_words, rows = FOLDS[folds["policy"]][0], []
+    fold_words, spans = FOLDS[folds["policy"]][0], []
     for words, scope in (("these cases, new trials", "same_cases"), ("new cases like these", "new_cases")):
         interval, p = comparison[scope]["interval"], comparison[scope]["p"]
-        rows.append([words, f"{comparison['difference']:+.3f}",
+        spans.append([words, f"{comparison['difference']:+.3f}",
                      span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", escaped(p_text(p))])
-    only = {**dict.fromkeys(folds["only_a"], f"only {a}"), **dict.fromkeys(folds["only_b"], f"only {b}")}
-    flipping = [[isolated(name), f"{x}/{trials}", f"{y}/{trials}", f"{x - y:+d}", only.get(name, "")]
-                for name, (x, y) in {**comparison["more_in_a"], **comparison["more_in_b"]}.items()]
     told = [f"Trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}",
             f"Cases in which {fold_words} for only one of them: {a} {len(folds['only_a'])}, {b} "
             f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)",
@@ -2065,10 +2210,10 @@ def comparison_html(comparison) -> str:
     caption = (f"Pass rate of {a} less that of {b}: {passed[0]} and {passed[1]} of {comparison['cases'] * trials} "
                f"trials passed, paired by number; of {plural(calls['trials'], 'model call')} "
                f"{calls['passed'][0]} and {calls['passed'][1]}")
-    heads = ["case", f"{a} passed", f"{b} passed", "difference", fold_words]
-    return "\n".join([f"<h3>{a} against {b}</h3>\n<p><b>{isolated(finding(comparison))}</b></p>", list_html(told),
-                      page_table(caption, ["for", "difference", "95 % interval", "p"], rows, [1]),
-                      page_table("Cases that flip", heads, flipping, [1, 2, 3])])
+    return "\n".join([f"<section>\n<h3>{a} against {b}</h3>\n<p><b>{isolated(finding(comparison))}</b></p>",
+                      list_html(told),
+                      page_table(caption, ["for", "difference", "95 % interval", "p"], spans, [1]),
+                      pair_html(comparison, rows, page), "</section>"])
 
 
 def gates_html(verdicts) -> str:
@@ -2103,8 +2248,13 @@ def html_page(report: dict, records: list) -> str:
     systems, name = report["systems"], report["case_set"]["name"]
     titled = shortened(f"{name}: {', '.join(system['label'] for system in systems)}", 70)
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)}}} }}"
-    comparisons = [comparison_html(comparison) for comparison in report["comparisons"]]
-    sections = [system_html(number, *both) for number, both in enumerate(zip(systems, records))]
+    page, records = page_of(report), list(map(compact, records))
+    grids, pairs, told = page_cases(report, records, page)
+    comparisons = [comparison_html(comparison, rows, page) for comparison, rows in zip(report["comparisons"], pairs)]
+    sections = [system_html(number, *parts, page) for number, parts in enumerate(zip(systems, records, grids))]
+    rest = [f"<details><summary>{plural(len(names), 'case')} that passed {kind}, for the page's size only named: their "
+            f"trials are in the log</summary>{', '.join(map(isolated, names))}</details>"
+            for kind, names in page.rest.items()]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     parts = ['<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
              f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -2113,7 +2263,9 @@ def html_page(report: dict, records: list) -> str:
              f"{SVG_CSS}{PAGE_CSS}</style>\n</head>\n<body>\n<h1>{isolated(name)}</h1>",
              glance_html(systems) if len(systems) > 1 else "",
              "<h2>Comparison</h2>" if comparisons else "", *comparisons,
-             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]), *sections,
+             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]), *rest, *sections,
+             '<section class="answers">\n<h2>Answers</h2>', *told,
+             '<p class="close" id="closed"><a href="#closed">close</a></p></section>',
              f"<footer>\n<h2>How to read it</h2>\n<p>{HOW_TO_READ}</p>\n</footer>\n</body>\n</html>\n"]
     return "\n".join(part for part in parts if part)
 
@@ -2240,7 +2392,7 @@ def report_runs(argv=None) -> int:
     if args.failures:
         check_case(args, report, case_set)
     for path in args.out:
-        FORMATS[Path(path).suffix.lower()](path, report, records[:len(args.runs)])
+        FORMATS[Path(path).suffix.lower()](path, report, records)
     print(*format_report(report, records, case_set, args, bench.terminal(sys.stdout, args.color)), sep="\n")
     return 0 if all(verdict["met"] for verdict in report["gates"]) else 1
 
