@@ -1455,7 +1455,7 @@ article:target { background: var(--soft); } article h5 { margin: 0; }
 dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
 dd { margin: 0; min-width: 0; color: var(--ink); }
 @supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
-@media (max-width: 48rem) {
+@media screen and (max-width: 48rem) {
   body { padding: 1rem .75rem 4rem; } .columns > dl { position: static; }
   th, td, thead th { padding-right: .375rem; font-size: .75rem; } td.number { white-space: normal; }
   :is(th, td):has(> bdi) { min-width: 3rem; } .grid, .grid :is(caption, thead, tbody, tfoot) { display: block; }
@@ -1503,7 +1503,7 @@ FLIPS, FLIP_BARS, FLIP_KINDS = {"a": "▲", "b": "▼"}, {"a": (-6, 0), "b": (0,
 MANY_CASES, STEADY = 30, ("always", "equal")    # of so many cases those of which there is least to say start hidden
 # A page is to stay under some 5 MB whatever it tells; the log has all of what is cut.
 REPLY_LETTERS, PAGE_LETTERS, MOST_ROWS, MOST_TILES_ACROSS, MOST_TILES_ON_PAGE, MOST_LINKS = (
-    2000, 1_500_000, 3000, 25, 20_000, 50)
+    2000, 1_500_000, 2400, 25, 20_000, 50)
 # Forbidden by XML, an error to HTML: the last two of each plane, and 32 more.
 PLANE_ENDS = "".join(chr(end - 1) + chr(end) for end in range(0xffff, 0x110000, 0x10000))
 NONCHARACTERS = re.compile(f"[\ufdd0-\ufdef{PLANE_ENDS}]")
