@@ -73,6 +73,7 @@ HOPELESS_CALLS = 5
 WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
+MOST_ROWS = 40              # of a grid in the terminal
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
 VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
 ASCII_GLYPHS = {"pass": "+", "fail": "-", "incomplete": "!", "not run": "."}
@@ -1367,15 +1368,36 @@ def format_grid(record: dict, term: Terminal, column=None) -> list:
     return grid_lines(verdicts_by_case(record), refuses, term, column)
 
 
+def how_often(verdicts) -> str:
+    """How often a case passed in the trials that ran: "sometimes", "never", "always"; "not run" where none did."""
+    won, ran = verdicts.count("pass"), len(verdicts) - verdicts.count("not run")
+    return "not run" if not ran else "never" if not won else "always" if won == ran else "sometimes"
+
+
+def telling_cases(by_case) -> tuple:
+    """(the cases that a grid shows, what the others came to): of many those that are not steady, then the never passed."""
+    if len(by_case) <= MOST_ROWS:
+        return by_case, ""
+    often = {case: how_often(verdicts) for case, verdicts in by_case.items()}
+    telling = set([case for word in ("sometimes", "never") for case in often if often[case] == word][:MOST_ROWS])
+    rest = Counter(word for case, word in often.items() if case not in telling).most_common()
+    told = ", ".join(f"{count} {word if word == 'not run' else f'passed {word}'}" for word, count in rest)
+    return ({case: verdicts for case, verdicts in by_case.items() if case in telling},
+            f"not shown, of {len(by_case)} cases: {told}")
+
+
 def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
     """The lines of the grid of {case_id: [verdict of each trial]}; refuses are the cases that cost no model call."""
-    notes = {case: case_note(verdicts, case in refuses) for case, verdicts in by_case.items()}
-    counts = [f"{verdicts.count('pass')}/{len(verdicts) - verdicts.count('not run')}" for verdicts in by_case.values()]
+    shown, rest = telling_cases(by_case)
+    if not shown:
+        return [rest]
+    notes = {case: case_note(verdicts, case in refuses) for case, verdicts in shown.items()}
+    counts = [f"{verdicts.count('pass')}/{len(verdicts) - verdicts.count('not run')}" for verdicts in shown.values()]
     heading, texts = column or ("", {})
-    shape = grid_shape(term, by_case, max(map(len, by_case.values())), counts, notes.values(),
+    shape = grid_shape(term, shown, max(map(len, shown.values())), counts, notes.values(),
                        max([len(heading), *map(len, texts.values())]))
     return [shape.head(heading), *(shape.row(case, verdicts, notes[case], texts.get(case, ""))
-                                   for case, verdicts in by_case.items()), format_legend(term, by_case)]
+                                   for case, verdicts in shown.items()), *[rest] * bool(rest), format_legend(term, shown)]
 
 
 def format_legend(term, by_case) -> str:

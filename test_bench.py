@@ -1714,6 +1714,17 @@ class TheGrid(unittest.TestCase):
         grid = bench.format_grid(self.record({"a": "+!+.", "b": "+!-+", "c": "!...", "d": "+...", "e": "...."}, refuses=["d"]), self.ascii_term)
         self.assertEqual([line[25:] for line in grid[1:-1]], ["unsteady", "flaky", "never", "no model call", ""])
 
+    def test_of_many_cases_those_that_are_not_steady_are_shown_and_the_rest_counted(self):
+        steady = {f"good-{place}": "++" for place in range(60)}
+        grid = bench.format_grid(self.record({**steady, "bad": "--", "odd": "+-", "cut": "+!", "late": ".."}), self.ascii_term)
+        self.assertEqual(grid, ["case  trial 0-1  passed", "bad   --            0/2  never", "odd   +-            1/2  flaky",
+                                "cut   +!            1/2  unsteady", "not shown, of 64 cases: 60 passed always, 1 not run",
+                                "+ passed  - failed  ! incomplete"])
+        self.assertEqual(bench.format_grid(self.record(steady), self.ascii_term), ["not shown, of 60 cases: 60 passed always"])
+        grid = bench.format_grid(self.record({**{f"bad-{place}": "--" for place in range(30)}, **{f"odd-{place}": "-+" for place in range(30)}}), self.ascii_term)
+        self.assertEqual(([line.split()[0] for line in grid[1:-2]], grid[-2]), ([*(f"bad-{place}" for place in range(10)), *(f"odd-{place}" for place in range(30))],
+                                                                              "not shown, of 60 cases: 20 passed never"))
+
     def test_columns_are_those_of_a_terminal(self):
         for text, width in (("abc", 3), ("e\u0301", 1), ("\u540d\u524d", 4), ("\u0e01\u0e34\u0e48", 1), ("\u0928\u092e\u0938\u094d\u0924\u0947", 4),
                             ("\U0001f469\u200d\U0001f469\u200d\U0001f467", 2), ("\u2764\ufe0f", 2), ("\u2764\ufe0e", 1), ("1\ufe0f\u20e3", 2),
