@@ -3892,7 +3892,7 @@ all pass             0.667  0.333  0.000
 
 case  trial 0-3  passed  95 % interval
 a     ++-+          3/4   0.30 to 0.95  flaky
-b     ++!.          2/3   0.21 to 0.94  flaky
+b     ++!.          2/3   0.21 to 0.94  unsteady
 + passed  - failed  ! incomplete  . not run
 
 failed 1: triage-outcome 1
