@@ -46,6 +46,7 @@ KINDS = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 NAMED = {"name": str, "sha256": str}
 MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": dict, "splits": list, "trials": int,
             "recording_sha256": str}
+REASON_LETTERS = 200        # of one reason in the memory
 NOT_RUN = ("incomplete", None, "NotRun: planned, but not in the log")
 ENDS = (*VERDICTS, "not run")
 PASSES = bytes([1]) + bytes(255)
@@ -387,7 +388,9 @@ class Record:
         self.hashes = bytearray(32 * size)      # of each response, while a log is read
 
     def place_of(self, ending) -> int:
-        """Where a (verdict, check, reason) stands in the table; 0 for what never ran."""
+        """Where a (verdict, check, reason) stands in the table, a long reason cut; 0 for what never ran."""
+        if len(ending[2] or "") > REASON_LETTERS:
+            ending = (*ending[:2], ending[2][:REASON_LETTERS] + "…")
         if ending[0] == "incomplete" and ending[2].partition(":")[0] == "NotRun":
             return 0
         place = self.places.setdefault(ending, len(self.table))
@@ -1290,7 +1293,7 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
                                                      "setups")}
 
 
-def logged_rows(path, record, cases, number) -> list:
+def logged_rows(path, record, cases, task, number) -> list:
     """The rows of one case of a log, read again from where they stand; RunError where it has changed meanwhile."""
     case, rows = cases[number], []
     with bench.open_log(path) as file:
@@ -1304,7 +1307,10 @@ def logged_rows(path, record, cases, number) -> list:
                     response = {}
                 if (dig(response, "case_id"), dig(response, "trial")) != (case["id"], trial):
                     raise RunError(f"{path}: the log was changed while it was read: give the command again")
-            rows.append(harness.result_row(case, trial, response, *record.table[place]))
+            ending = record.table[place]
+            if len(ending[2] or "") > REASON_LETTERS:
+                ending = harness.grade(task, case, response)
+            rows.append(harness.result_row(case, trial, response, *ending))
     return rows
 
 
@@ -1321,7 +1327,7 @@ def log_record(file, path, task, case_set, regrade) -> Record:
     def empty():
         made = Record(manifest, {case["id"]: case["class"] for case in cases},
                       {case["id"] for case in cases if "expect_rejection" in case},
-                      lambda number: logged_rows(path, made, cases, number))
+                      lambda number: logged_rows(path, made, cases, task, number))
         return made
     record = empty()
     own, *others = bench.in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]

@@ -4121,6 +4121,21 @@ class OnTheShippedCases(InFolder):
             made, asked = self.read_in_parts()
         self.assertEqual((made[0], asked), (whole, 1))
 
+    def test_a_long_reason_is_told_in_short_but_shown_whole(self):
+        text = "the shop " * 100
+        bench.run_bench(Scripted(lambda case, trial: text), case_set("one"), ["development"], 2, self.log.with_name("long.jsonl"), task=triage_task)
+        record = report.graded_log(self.log.with_name("long.jsonl"), triage_task, case_set("one"), False)
+        (_, rows), = report.case_rows(record)
+        self.assertEqual([row["reason"] for row in rows], [f'the output is "{text}", not an object with category and needs_human'] * 2)
+        self.assertEqual(report.verdict_line("one", record), f'one [0/2 trials] trial 0: output-fields: {rows[0]["reason"][:200]}…')
+
+    def test_a_log_that_changes_while_it_is_read_is_refused(self):
+        record = report.graded_log(self.log, triage_task, self.cases, False)
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        for changed in (b"".join(lines[:9]), b"".join([lines[0], *lines[:0:-1]]), b"".join(lines).replace(b"{", b"[")):
+            self.log.write_bytes(changed)
+            self.assert_refused(f"{self.log}: the log was changed while it was read: give the command again", list, report.case_rows(record))
+
     def test_the_bytes_do_not_depend_on_hash_seed_or_locale(self):
         path, found = self.run_record(), set()
         for seed, locale, encoding in (("0", "C", "ascii"), ("1", "C.UTF-8", "utf-8")):
