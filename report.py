@@ -1149,21 +1149,22 @@ def why_none(comparison, scope) -> str:
     return "one case" if scope == "new_cases" and comparison["cases"] == 1 else "no variation"
 
 
-def format_comparison(comparison, term) -> list:
-    """Two systems on the same cases: difference, intervals, tests, folded verdicts and the cases behind them."""
-    a, b = comparison["a"], comparison["b"]
-    if "not_compared" in comparison:
-        return fold([f"{a} against {b}: no comparison, {comparison['not_compared']}"], term)
-    folds, flips = comparison["folded"], comparison["flips"]
-    total = comparison["cases"] * comparison["trials_per_case"]
+def comparison_rows(comparison) -> list:
+    """[(what, 95 % interval, p)] in words: the difference, then for new trials, new cases and the model calls."""
+    total, calls = comparison["cases"] * comparison["trials_per_case"], comparison["model_calls"]
     counts = "passed {} and {} of {}: {:+.3f}".format(*comparison["passed"], total, comparison["difference"])
     rows = [(counts, "95 % interval", "")]
     for words, scope in (("  these cases, new trials", "same_cases"), ("  new cases like these", "new_cases")):
         interval, p = comparison[scope]["interval"], comparison[scope]["p"]
         rows.append((words, span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", p_text(p)))
-    if comparison["model_calls"]["trials"] < total:
-        rows.append(("  model calls only: {} and {} of {}".format(*comparison["model_calls"]["passed"],
-                                                                   comparison["model_calls"]["trials"]), "", ""))
+    if calls["trials"] < total:
+        rows.append(("  model calls only: {} and {} of {}".format(*calls["passed"], calls["trials"]), "", ""))
+    return rows
+
+
+def comparison_words(comparison) -> list:
+    """What a comparison shows, the trials and cases that only one of them passed, and indented their names."""
+    a, b, folds, flips = (comparison[key] for key in ("a", "b", "folded", "flips"))
     told = [finding(comparison), f"trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}"]
     for label, counts in ((a, comparison["more_in_a"]), (b, comparison["more_in_b"])):
         if counts:
@@ -1173,8 +1174,16 @@ def format_comparison(comparison, term) -> list:
                 f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
     told += [INVERTED] * ("p_by_inversion" in comparison)
     only = ((a, folds["only_a"]), (b, folds["only_b"]))
-    told += [f"  only {label}: {', '.join(names)}" for label, names in only if names]
-    return fold([f"{a} against {b}, trials paired by number", *in_columns(rows), *told], term)
+    return told + [f"  only {label}: {', '.join(names)}" for label, names in only if names]
+
+
+def format_comparison(comparison, term) -> list:
+    """Two systems on the same cases: difference, intervals, tests, folded verdicts and the cases behind them."""
+    head = f"{comparison['a']} against {comparison['b']}"
+    if "not_compared" in comparison:
+        return fold([f"{head}: no comparison, {comparison['not_compared']}"], term)
+    return fold([f"{head}, trials paired by number", *in_columns(comparison_rows(comparison)),
+                 *comparison_words(comparison)], term)
 
 
 def format_gates(verdicts, term) -> list:
@@ -1449,15 +1458,15 @@ section:has(> .filter .show-equal:not(:checked)) > .grid .equal, .case, .answers
   border-top: 2px solid var(--link); box-shadow: 0 -4px 24px #0006;
 }
 body:has(.case:target, .case :target) { padding-bottom: 55vh; }
-.case h3 { position: sticky; top: 0; z-index: 1; margin: 0; padding: .75rem 0; background: var(--paper); }
+.case h3 { position: sticky; top: 0; z-index: 1; padding: .75rem 0; background: var(--paper); }
 :has(> .case:target, > .case :target) > .close {
   display: block; position: fixed; inset: auto 0 0; z-index: 2; margin: 0; max-width: none;
   padding: .5rem max(1rem, 50vw - 33rem); background: var(--paper);
 }
 .columns { display: flex; flex-wrap: wrap; gap: .5rem 2rem; } .columns > * { flex: 1 1 20rem; min-width: 0; }
-.columns > dl { align-self: start; position: sticky; top: 2.75rem; } .case h3 { font-size: 1rem; } .columns h4 { margin: 0 0 .5rem; }
+.columns > dl { align-self: start; position: sticky; top: 2.75rem; }
 article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 7rem; }
-article:target { background: var(--soft); } article h5 { margin: 0; }
+article:target { background: var(--soft); } .case :is(h3, h5) { margin: 0; font-size: 1rem; }
 dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
 dd { margin: 0; min-width: 0; color: var(--ink); }
 @supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
@@ -1891,9 +1900,9 @@ def answer_terms(row, case, letters) -> list:
     elif has_run(row) and reply is None:
         terms.append(("output", f"none{': the input was refused, as it must be' * (row['verdict'] == 'pass')}"))
     if isinstance(expect, dict) and isinstance(output, dict):
-        told = [f"{field} {plain(output[field])}, wanted {plain(wish)}" for field, wish in expect.items()
-                if field in output]
-        terms.append(("compared", isolated(shortened("; ".join(told), letters)) or "none of its fields"))
+        told = [f"{field} {plain(output.get(field, '(missing)'))}, wanted {plain(wish)}"
+                for field, wish in expect.items()]
+        terms.append(("compared", isolated(shortened("; ".join(told), letters))))
     if reply is not None and plain(reply) not in (output, plain(output)):
         terms.append(("raw reply", preformatted(reply, letters) if reply else "(empty)"))
     return terms
@@ -1921,9 +1930,10 @@ def answer_html(ident, group, total, case, page) -> str:
     terms += answer_terms(row, case, page.text)
     told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
     terms.append(("trial" if len(group) == 1 else "trials", f"<small>{told}</small>"))
-    thoughts = [(one["trial"], one["metadata"]["thinking"]) for one in group if one["metadata"].get("thinking")]
-    opened = [f"<details><summary>thinking of trial {trial}</summary>{preformatted(thought, page.text)}</details>"
-              for trial, thought in thoughts]
+    letters = min(page.text, page.room // (2 * total))
+    opened = [f"<details><summary>thinking of trial {one['trial']}</summary>"
+              f"{preformatted(one['metadata']['thinking'], letters)}</details>"
+              for one in group if one["metadata"].get("thinking") and letters > 40]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
             f"{plural(total, 'trial')}</h5>{terms_html(terms)}{''.join(opened)}</article>")
 
@@ -1936,8 +1946,9 @@ def answers_html(number, place, groups, figures, case, page) -> str:
         left -= len(article)
         if articles and left < 0:
             rest = sorted((row for group in groups[index:] for row in group), key=lambda row: row["trial"])
-            ids = "".join(f'<a id="s{number}c{place}g{other}"></a>' for other in range(index, len(groups)) if page.tiled)
-            articles.append(f"<p>{ids}{plural(len(groups) - index, 'more answer')}, of trials {trial_ranges(rest)}: see the log")
+            ids = [f'<a id="s{number}c{place}g{other}"></a>' for other in range(index, len(groups)) if page.tiled]
+            articles.append(f"<p>{''.join(ids)}{plural(len(groups) - index, 'more answer')} in the log, of the trials "
+                            f"{trial_ranges(rest)}</p>")
             break
         articles.append(article)
     told, timed = f"{figures['pass']}/{total - figures['not_run']} passed", figures["latency_s"]
@@ -2059,7 +2070,7 @@ def pair_rows(place, rows, cells, comparison, tiled) -> str:
     return f'<tbody class="{"differ" if flips else "equal"}"><tr>{"</tr><tr>".join(lines)}</tr></tbody>'
 
 
-def grid_html(caption, hint, kinds, heads, trials, page, bodies) -> str:
+def grid_html(name, caption, hint, kinds, heads, trials, page, bodies) -> str:
     """A grid of trials below what its marks mean. Of many cases boxes show and hide those of a kind, kinds = {kind:
     (words, how many)}; those of which there is least to say start hidden."""
     boxes = [f'<label><input type="checkbox" class="show-{kind}"{"" if kind in STEADY else " checked"}> {words} '
@@ -2071,7 +2082,7 @@ def grid_html(caption, hint, kinds, heads, trials, page, bodies) -> str:
         '"col">passed', '"col" class="number">passed') for part in heads)
     return "\n".join([f'<p class="legend">{hint}</p>',
                       f'<fieldset class="filter"><legend>cases</legend>{" ".join(boxes)}</fieldset>' * filtered,
-                      f'<table class="grid"><caption>{caption}</caption>',
+                      f'<table class="{name}"><caption>{caption}</caption>',
                       f"<thead><tr>{before}{numbers}{after}</tr></thead>", *bodies, "</table>"])
 
 
@@ -2088,7 +2099,7 @@ def system_grid(number, system, rows, page) -> str:
         f'<td class="trials dim">{min(each, default=0)} to {max(each, default=0)}</td>')
     foot = f'<tfoot><tr><th scope="row">cases that a trial passed</th>{cells}<td></td><td></td><td></td></tr></tfoot>'
     kinds = {kind: (f"passed {kind}", counts[kind]) for kind in ("always", "sometimes", "never")}
-    return grid_html("A row a case, a cell a trial", f'{legend} <small class="hint">{hint}</small> '
+    return grid_html("grid", "A row a case, a cell a trial", f'{legend} <small class="hint">{hint}</small> '
                      f'<a class="skip" href="#s{number}k">Skip the grid</a>', kinds,
                      (["case"], ["passed", "95 % interval", "note"]), system["trials_per_case"], page,
                      ["<tbody>", *rows, "</tbody>", foot * (len(each) > 1)])
@@ -2100,10 +2111,9 @@ def pair_html(comparison, rows, page) -> str:
     kinds = {"differ": ("with a flip", differ), "equal": ("without", len(rows) - differ)}
     hint = (f'{FLIPS["a"]} only {isolated(comparison["a"])} passed, {FLIPS["b"]} only {isolated(comparison["b"])} '
             "passed. A name or a cell opens what both answered.")
-    return grid_html(f"Two systems, trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one of them "
-                     "where it says only", f"<small>{hint}</small>", kinds,
-                     (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page,
-                     rows).replace('"grid"', '"grid pair"', 1)
+    words = f"Two systems, trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one where it says only"
+    return grid_html("grid pair", words, f"<small>{hint}</small>", kinds,
+                     (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page, rows)
 
 
 def page_cases(report, records, page) -> tuple:
@@ -2198,28 +2208,19 @@ def system_html(number, system, record, rows, page) -> str:
 
 
 def comparison_html(comparison, rows, page) -> str:
-    """Two systems on the same cases: what is found, the difference with both intervals, the cases that flip."""
-    a, b = isolated(comparison["a"]), isolated(comparison["b"])
+    """Two systems on the same cases: what is found, the difference with both intervals, the two grids in one."""
+    head = f"<h3>{isolated(comparison['a'])} against {isolated(comparison['b'])}</h3>"
     if "not_compared" in comparison:
-        return f"<h3>{a} against {b}</h3>\n<p>No comparison: {isolated(comparison['not_compared'])}.</p>"
-    trials, passed, flips, folds = (comparison[key] for key in ("trials_per_case", "passed", "flips", "folded"))
-    fold_words, spans = FOLDS[folds["policy"]][0], []
-    for words, scope in (("these cases, new trials", "same_cases"), ("new cases like these", "new_cases")):
-        interval, p = comparison[scope]["interval"], comparison[scope]["p"]
-        spans.append([words, f"{comparison['difference']:+.3f}",
-                     span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", escaped(p_text(p))])
-    told = [f"Trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}",
-            f"Cases in which {fold_words} for only one of them: {a} {len(folds['only_a'])}, {b} "
-            f"{len(folds['only_b'])} ({escaped(p_text(folds['p']))}, McNemar)",
-            *[INVERTED] * ("p_by_inversion" in comparison)]
-    calls = comparison["model_calls"]
-    caption = (f"Pass rate of {a} less that of {b}: {passed[0]} and {passed[1]} of {comparison['cases'] * trials} "
-               f"trials passed, paired by number; of {plural(calls['trials'], 'model call')} "
-               f"{calls['passed'][0]} and {calls['passed'][1]}")
-    return "\n".join([f"<section>\n<h3>{a} against {b}</h3>\n<p><b>{isolated(finding(comparison))}</b></p>",
-                      list_html(told),
-                      page_table(caption, ["for", "difference", "95 % interval", "p"], spans, [1]),
-                      pair_html(comparison, rows, page), "</section>"])
+        return f"{head}\n<p>No comparison: {isolated(comparison['not_compared'])}.</p>"
+    (counts, *heads), *spans = comparison_rows(comparison)
+    found, *told = comparison_words(comparison)
+    grid = pair_html(comparison, rows, page)
+    if page.sections > 2:
+        grid = f"<details><summary>Trial under trial</summary><section>{grid}</section></details>"
+    return "\n".join([f"<section>\n{head}\n<p><b>{isolated(found)}</b></p>",
+                      list_html([isolated(text) for text in told if text[0] != " "]),
+                      page_table(f"{counts}, trials paired by number", ["for", heads[0], "p"],
+                                 [list(map(escaped, row)) for row in spans]), grid, "</section>"])
 
 
 def gates_html(verdicts) -> str:

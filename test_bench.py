@@ -4587,8 +4587,9 @@ class ThePage(unittest.TestCase):
             "c": [["one", "✓✓✓✓✓✓✓✓", "8/8"], ["two", "✓✓✓✓✓✓✓✓", "8/8"], "+0"]})
         case = next(case for case in elements(tree, "section", "case"))
         self.assertEqual([words(next(elements(column, "bdi"))) for column in elements(case, "section")], ["one", "two"])
-        self.assertEqual([row[1:3] for row in table_of(tree, "Pass rate of one less that of two: 18 and 14 of 24")[1:]],
-                         [["+0.167", report.span(comparison[scope]["interval"], "+")] for scope in ("same_cases", "new_cases")])
+        self.assertEqual([row[1] for row in table_of(tree, "passed 18 and 14 of 24: +0.167, trials paired by number")[1:]],
+                         [report.span(comparison[scope]["interval"], "+") for scope in ("same_cases", "new_cases")])
+        self.assertIn("<li><bdi>trials that only one of them passed: one 9, two 5</bdi></li>", text)
         self.assertIn("p &lt; 0.001", page_of(run_record({"a": "+" * 12}), run_record({"a": "-" * 12}))[1])
         self.assertEqual([row[:3] for row in table_of(tree, "The systems")[1:]],
                          [["one", "18 passed, 6 failed", "0.750"], ["two", "14 passed, 10 failed", "0.583"]])
