@@ -1374,12 +1374,12 @@ def how_often(verdicts) -> str:
     return "not run" if not ran else "never" if not won else "always" if won == ran else "sometimes"
 
 
-def telling_cases(by_case) -> tuple:
+def telling_cases(by_case, most=MOST_ROWS) -> tuple:
     """(the cases that a grid shows, what the others came to): of many those that are not steady, then the never passed."""
-    if len(by_case) <= MOST_ROWS:
+    if len(by_case) <= most:
         return by_case, ""
     often = {case: how_often(verdicts) for case, verdicts in by_case.items()}
-    telling = set([case for word in ("sometimes", "never") for case in often if often[case] == word][:MOST_ROWS])
+    telling = set([case for word in ("sometimes", "never") for case in often if often[case] == word][:most])
     rest = Counter(word for case, word in often.items() if case not in telling).most_common()
     told = ", ".join(f"{count} {word if word == 'not run' else f'passed {word}'}" for word, count in rest)
     return ({case: verdicts for case, verdicts in by_case.items() if case in telling},

@@ -32,7 +32,7 @@ import shlex
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from itertools import accumulate, compress, groupby
 from pathlib import Path
@@ -1729,28 +1729,6 @@ def picture_row(y, name, verdicts, case) -> list:
     return lines + ([svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] if note else [])
 
 
-def outcome(*cases) -> str:
-    """How often a case passed in the trials that ran, in all of the systems: "always", "sometimes", "never"."""
-    if not any(case["pass"] for case in cases):
-        return "never"
-    steady = all(case["fail"] + case["incomplete"] == case["not_run"] for case in cases)
-    return "always" if steady else "sometimes"
-
-
-def drawn_cases(systems, most) -> tuple:
-    """(names of the cases to show, {how often they passed: names of the others}): of many the least passed."""
-    cases = {name: [system["per_case"][name] for system in systems] for name in systems[0]["per_case"]}
-    if len(cases) <= most:
-        return set(cases), {}
-    unsteady = [name for name, found in cases.items() if outcome(*found) != "always"]
-    shown = set(sorted(unsteady, key=lambda name: sum(case["pass"] for case in cases[name]))[:most])
-    rest = {}
-    for name in cases:
-        if name not in shown:
-            rest.setdefault(outcome(*cases[name]), []).append(name)
-    return shown, rest
-
-
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
     lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
@@ -1773,10 +1751,8 @@ def picture_foot(y, system, pitch) -> tuple:
 def picture_grid(system, record, top) -> tuple:
     """(the legend, the grid and its intervals, where they end)."""
     by_case, last = compact(record).words(), system["trials_per_case"] - 1
-    shown, left = drawn_cases([system], MOST_CASES)
-    names = [name for name in by_case if name in shown]
-    told = [f"{len(some)} passed {kind}" for kind, some in left.items()]
-    step, pitch = 22 if len(names) <= 40 else 16, min(26, CELLS_WIDTH / (last + 1))
+    shown, rest = bench.telling_cases(by_case, MOST_CASES)
+    step, pitch = 22 if len(shown) <= 40 else 16, min(26, CELLS_WIDTH / (last + 1))
     occurring = {verdict for verdicts in by_case.values() for verdict in verdicts}
     tiled = last < MOST_TILES
     lines = [svg_text(CELLS_X, top + 32, f"trial 0-{last}" if last else "trial 0", "dim"),
@@ -1786,19 +1762,16 @@ def picture_grid(system, record, top) -> tuple:
         x = NAME_X + 112 * place
         lines += tiles_drawing([verdict], x, top, 26) if tiled else bars_drawing([verdict] * 4, x, top, 6)
         lines.append(svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict]))
-    bottom = top + 48 + step * len(names) + 20 * bool(told)
+    bottom = top + 48 + step * len(shown) + 20 * bool(rest)
     foot, end = picture_foot(bottom, system, pitch)
     lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}")
               for share in QUARTERS]
-    for place, name in enumerate(names):
-        y, verdicts = top + 44 + step * (place + .5), by_case[name]
+    for place, (name, verdicts) in enumerate(shown.items()):
+        y = top + 44 + step * (place + .5)
         lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
             verdicts, CELLS_X, y, pitch)
         lines += picture_row(y, name, verdicts, system["per_case"][name])
-    if told:
-        words = f"not drawn, of {plural(len(by_case), 'case')}: {', '.join(told)}"
-        lines.append(svg_text(NAME_X, bottom - 6, words, "dim"))
-    return lines + foot, end + 20
+    return lines + [svg_text(NAME_X, bottom - 6, rest, "dim")] * bool(rest) + foot, end + 20
 
 
 def svg_picture(system: dict, record: dict) -> str:
@@ -1823,39 +1796,36 @@ def svg_picture(system: dict, record: dict) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """What the parts of a page must know: the names of all systems, how many of them have a section, the numbers of
-    the cases that are shown {name: number} and how often the others passed {"always": names, …}, whether a trial is a
-    tile or part of a strip, how many letters a text and all answers of a case get."""
+    """What the parts of a page must know: the names of all systems, {case: verdicts} of each, how many of them have a
+    section, the numbers of the cases that are shown {name: number} and in words what the others came to, whether a
+    trial is a tile or part of a strip, how many letters a text and all answers of a case get."""
     labels: list
+    words: list
     sections: int
     places: dict
-    rest: dict
+    rest: str
     tiled: bool
     text: int
     room: int
 
 
-def page_of(report) -> Page:
+def page_of(report, records) -> Page:
     """What to show of a report, so that the page stays under some 5 MB."""
-    systems, comparisons = report["systems"], report["comparisons"]
+    systems, comparisons, words = report["systems"], report["comparisons"], [record.words() for record in records]
     labels = [system["label"] for system in systems]
     labels += [comparison["b"] for comparison in comparisons if comparison["b"] not in labels]
     grids, trials = len(systems) + len(comparisons), systems[0]["trials_per_case"]
-    names, rest = drawn_cases(systems, MOST_ROWS // grids)
-    places = {name: number for number, name in enumerate(systems[0]["per_case"]) if name in names}
-    room = PAGE_LETTERS // max(1, len(names) * len(labels))
-    tiled = trials <= MOST_TILES_ACROSS and trials * len(names) * grids <= MOST_TILES_ON_PAGE
-    return Page(labels, len(systems), places, rest, tiled, min(REPLY_LETTERS, max(80, room // 4)), room)
+    shown, rest = bench.telling_cases({name: sum((found[name] for found in words), []) for name in words[0]},
+                                      MOST_ROWS // grids)
+    places = {name: number for number, name in enumerate(words[0]) if name in shown}
+    room = PAGE_LETTERS // max(1, len(shown) * len(labels))
+    tiled = trials <= MOST_TILES_ACROSS and trials * len(shown) * grids <= MOST_TILES_ON_PAGE
+    return Page(labels, words, len(systems), places, rest, tiled, min(REPLY_LETTERS, max(80, room // 4)), room)
 
 
 def verdict_html(verdict) -> str:
     """A verdict's glyph and word: "✓ passed"."""
     return f"{bench.VERDICT_GLYPHS[verdict]} {bench.VERDICT_WORDS[verdict]}"
-
-
-def verdict_of(row) -> str:
-    """A trial's verdict, "not run" where it never ran."""
-    return row["verdict"] if has_run(row) else "not run"
 
 
 def answer_groups(rows) -> list:
@@ -1925,7 +1895,7 @@ def trial_ranges(group) -> str:
 
 def answer_html(ident, group, total, case, page) -> str:
     """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, their thinking."""
-    row, verdict = group[0], verdict_of(group[0])
+    row, verdict = group[0], group[0]["verdict"] if has_run(group[0]) else "not run"
     terms = [(key, isolated(shortened(row[key], page.text))) for key in ("check", "reason") if row[key]]
     terms += answer_terms(row, case, page.text)
     told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
@@ -2026,26 +1996,25 @@ def strip_html(marks, shapes=BARS, kinds=CLASSES) -> str:
             f"{''.join(bars_drawing(marks, 0, 6, 1, shapes, kinds, 0))}</svg></td>")
 
 
-def cells_html(number, place, rows, groups, tiled) -> str:
+def cells_html(number, place, verdicts, rows, groups, tiled) -> str:
     """The trials of a case: a cell each that opens its answer, or a strip."""
     if not tiled:
-        return strip_html(list(map(verdict_of, rows)))
+        return strip_html(verdicts)
     group_of, cells = {row["trial"]: index for index, group in enumerate(groups) for row in group}, []
-    for row in rows:
-        verdict = verdict_of(row)
+    for row, verdict in zip(rows, verdicts):
         why = f": {row['check'] or cause(row)}" if verdict in ("fail", "incomplete") else ""
         cells.append(f'<td class="trial {CLASSES[verdict]}"><a href="#s{number}c{place}g{group_of[row["trial"]]}" '
                      f'title="{bench.VERDICT_WORDS[verdict]}{escaped(why)}">{bench.VERDICT_GLYPHS[verdict]}</a></td>')
     return "".join(cells)
 
 
-def grid_row(number, place, rows, case, cells) -> str:
+def grid_row(number, place, name, verdicts, case, cells) -> str:
     """One case of a grid: its trials, passed of those that ran, interval, note."""
-    ran, interval = len(rows) - case["not_run"], ""
+    ran, interval = len(verdicts) - case["not_run"], ""
     if case["interval"] and "expects_rejection" not in case:
         interval = interval_html(case["interval"], case["pass"] / ran)
-    note = bench.case_note(list(map(verdict_of, rows)), "expects_rejection" in case)
-    return (f'<tr id="s{number}r{place}" class="{outcome(case)}"><th scope="row">{name_html(place, rows[0]["case_id"])}'
+    note = bench.case_note(verdicts, "expects_rejection" in case)
+    return (f'<tr id="s{number}r{place}" class="{bench.how_often(verdicts)}"><th scope="row">{name_html(place, name)}'
             f'</th>{cells}<td class="number">{case["pass"]}/{ran}</td><td>{interval}</td>'
             f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
 
@@ -2088,7 +2057,8 @@ def grid_html(name, caption, hint, kinds, heads, trials, page, bodies) -> str:
 
 def system_grid(number, system, rows, page) -> str:
     """The grid of one system: a row a case, and below the cases that each trial passed."""
-    counts, each = Counter(outcome(system["per_case"][name]) for name in page.places), system["passed_per_trial"] or []
+    counts = Counter(bench.how_often(page.words[number][name]) for name in page.places)
+    each = system["passed_per_trial"] or []
     ends = {**system["verdicts"], "not run": system["not_run"]}
     ends["incomplete"] = ends.get("incomplete", 0) - system["not_run"]
     hint = "A cell opens its answer, a name all answers of the case." if page.tiled else (
@@ -2111,7 +2081,7 @@ def pair_html(comparison, rows, page) -> str:
     kinds = {"differ": ("with a flip", differ), "equal": ("without", len(rows) - differ)}
     hint = (f'{FLIPS["a"]} only {isolated(comparison["a"])} passed, {FLIPS["b"]} only {isolated(comparison["b"])} '
             "passed. A name or a cell opens what both answered.")
-    words = f"Two systems, trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one where it says only"
+    words = f"Trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one system where it says only"
     return grid_html("grid pair", words, f"<small>{hint}</small>", kinds,
                      (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page, rows)
 
@@ -2120,18 +2090,19 @@ def page_cases(report, records, page) -> tuple:
     """One walk over the cases: ([rows of each system's grid], [rows of each comparison's], [the cases' answers])."""
     grids, pairs, told = [[] for _ in report["systems"]], [[] for _ in report["comparisons"]], []
     for name, place in page.places.items():
-        rows, figures = ([find(place) for find in finds] for finds in (
-            [record.rows for record in records], [partial(case_report, record) for record in records]))
-        groups, case = list(map(answer_groups, rows)), records[0].asked.get(name, {})
-        cells = [cells_html(number, place, *both, page.tiled) for number, both in enumerate(zip(rows, groups))]
+        rows = [record.rows(place) for record in records]
+        figures, groups = [case_report(record, place) for record in records], list(map(answer_groups, rows))
+        case, verdicts = records[0].asked.get(name, {}), [words[name] for words in page.words]
+        cells = [cells_html(number, place, *parts, page.tiled)
+                 for number, parts in enumerate(zip(verdicts, rows, groups))]
         for number, grid in enumerate(grids):
-            grid.append(grid_row(number, place, rows[number], figures[number], cells[number]))
+            grid.append(grid_row(number, place, name, verdicts[number], figures[number], cells[number]))
         for pair, comparison in zip(pairs, report["comparisons"]):
             if "not_compared" not in comparison:
                 two = [page.labels.index(comparison[key]) for key in "ab"]
                 both = ([found[one] for one in two] for found in (rows, cells))
                 pair.append(pair_rows(place, *both, comparison, page.tiled))
-        steady = " always" * (outcome(*figures) == "always")
+        steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
         answers = [answers_html(number, place, *both, case, page) for number, both in enumerate(zip(groups, figures))]
         told.append("\n".join([
             f'<section class="case{steady}" id="c{place}">',
@@ -2255,13 +2226,12 @@ def html_page(report: dict, records: list) -> str:
     systems, name = report["systems"], report["case_set"]["name"]
     titled = shortened(f"{name}: {', '.join(system['label'] for system in systems)}", 70)
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)}}} }}"
-    page, records = page_of(report), list(map(compact, records))
+    records = list(map(compact, records))
+    page = page_of(report, records)
     grids, pairs, told = page_cases(report, records, page)
     comparisons = [comparison_html(comparison, rows, page) for comparison, rows in zip(report["comparisons"], pairs)]
     sections = [system_html(number, *parts, page) for number, parts in enumerate(zip(systems, records, grids))]
-    rest = [f"<details><summary>{plural(len(names), 'case')} that passed {kind}, for the page's size only named: their "
-            f"trials are in the log</summary>{', '.join(map(isolated, names))}</details>"
-            for kind, names in page.rest.items()]
+    rest = ", ".join(isolated(name) for name in page.words[0] if name not in page.places)
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     parts = ['<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
              f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -2270,7 +2240,8 @@ def html_page(report: dict, records: list) -> str:
              f"{SVG_CSS}{PAGE_CSS}</style>\n</head>\n<body>\n<h1>{isolated(name)}</h1>",
              glance_html(systems) if len(systems) > 1 else "",
              "<h2>Comparison</h2>" if comparisons else "", *comparisons,
-             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]), *rest, *sections,
+             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]),
+             f"<details><summary>{page.rest}</summary>{rest}</details>" if rest else "", *sections,
              '<section class="answers">\n<h2>Answers</h2>', *told,
              '<p class="close" id="closed"><a href="#closed">close</a></p></section>',
              f"<footer>\n<h2>How to read it</h2>\n<p>{HOW_TO_READ}</p>\n</footer>\n</body>\n</html>\n"]
