@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import errno
 import fnmatch
+import hashlib
 import html.parser
 import io
 import itertools
@@ -126,6 +127,20 @@ def script(name, *words, cwd=None, env=None, **options):
     return subprocess.run([sys.executable, "-S", str(HERE / name), *map(str, words)], cwd=cwd, capture_output=True, text=True,
                           encoding="utf-8", timeout=60, stdin=subprocess.DEVNULL,
                           env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "", **(env or {})}, **options)
+
+
+def called(module, *words):
+    """(exit status, stdout, stderr) of a script's main() in this process, for what a process of its own adds nothing to."""
+    out, err = io.StringIO(), io.StringIO()
+    numbers = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+    handlers = [signal.getsignal(number) for number in numbers]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch.object(sys, "argv", [module.__file__]):
+        try:
+            status = module.main([str(word) for word in words])
+        finally:
+            for number, handler in zip(numbers, handlers):
+                signal.signal(number, handler)
+    return status, out.getvalue(), err.getvalue()
 
 
 # The task and its cases
@@ -4819,16 +4834,23 @@ def outputs_sha256(recording):
         [case_id, trial, bench.response_part(recording["responses"][case_id][trial])] for trial in range(trials) for case_id in cases]))
 
 
+MODELS = ("smollm2-135m-instruct-q4_1", "gemma3-270m-pt-q4_k_m")    # of which there are logs
+
+
 class TheRecords(InFolder):
     loaded = harness.load_cases(CASE_FILE, triage_task)
 
+    logs = sorted((HERE / "recorded").glob("*.jsonl"))
+
     def rebuild(self, log):
-        """Make in this folder what runs/ holds of a log."""
-        for name, *words in (("bench.py", "--log", log, "--convert", "recording.json"),
-                             ("harness.py", "run", "--recording", "recording.json", "--out", f"{log.stem}.json"),
-                             ("report.py", log, "--out", f"{log.stem}-report.json", "--out", f"{log.stem}.html", "--out", f"{log.stem}.svg")):
-            done = script(name, *words, cwd=self.folder)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        """Make in this folder what runs/ holds of a log, and its page and picture in any case."""
+        made = self.folder / log.stem
+        for module, *words in ((bench, "--log", log, "--convert", self.folder / "recording.json"),
+                               (harness, "run", "--recording", self.folder / "recording.json", "--out", f"{made}.json"),
+                               (report, log, "--out", f"{made}-report.json", "--out", f"{made}.html", "--out", f"{made}.svg")):
+            status, out, err = called(module, *words)
+            self.assertEqual((status, err), (0, ""))
+        return out
 
     def test_recorded_runs_and_report_match_fresh_runs(self):
         fresh = harness.record(harness.load_system("model_triage:bayes", self.loaded), self.loaded, ["development"], 10)
@@ -4846,37 +4868,54 @@ class TheRecords(InFolder):
 
     def test_the_list_of_recordings_tells_what_each_log_holds(self):
         listed = harness.read_json(HERE / "recorded" / "recordings.json")
-        logs = sorted((HERE / "recorded").glob("*.jsonl"))
-        self.assertEqual(sorted(listed), [log.name for log in logs])
-        for log in logs:
+        self.assertEqual(sorted(listed), [log.name for log in self.logs])
+        for log in self.logs:
             header, rows = bench.read_log(log)
             told = listed[log.name]
             self.assertEqual({key: told[key] for key in bench.COMPARED}, {key: header[key] for key in bench.COMPARED})
             self.assertEqual(told["logged"], len(rows))
             self.assertEqual(told["outputs_sha256"], outputs_sha256(bench.to_recording(log, self.loaded)))
+            self.assertEqual(told["file_sha256"], hashlib.sha256(log.read_bytes()).hexdigest())
             self.assertEqual(header["case_set_sha256"], self.loaded["sha256"])
             self.assertEqual(header["task"], harness.task_identity(triage_task))
 
+    def test_what_is_told_of_how_the_models_logs_were_made_is_what_they_hold(self):
+        told = (HERE / "recorded" / "README.md").read_text(encoding="utf-8")
+        for name, entry in harness.read_json(HERE / "recorded" / "recordings.json").items():
+            self.assertIn(f"| `{name}` | {entry['logged']} | ", told)
+            if "command" not in entry:
+                continue
+            header, rows = bench.read_log(HERE / "recorded" / name)
+            args = bench.parse_args(shlex.split(entry["command"])[2:])
+            self.assertEqual((header["environment"]["hardware"], header["trials"]), (args.hardware, args.trials))
+            tag, digest = header["system"]["model"].split("@")
+            self.assertIn(f"| `{tag}` | `{digest}` | ", told)
+            self.assertIn(tag, entry["command"])
+            for word in (header["started_at"][:10], header["environment"]["python"], rows[0]["metadata"]["server_version"]):
+                self.assertIn(word, told)
+
     def test_every_tracked_file_under_runs_is_rebuilt_from_the_records_byte_by_byte(self):
-        for log in (HERE / "recorded").glob("*.jsonl"):
+        for log in self.logs:
             self.rebuild(log)
-        made = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.name != "recording.json"}
-        self.assertEqual(sorted(made), ["bayes-report.json", "bayes-stopped-report.json", "bayes-stopped.html", "bayes-stopped.json",
-                                        "bayes-stopped.svg", "bayes.html", "bayes.json", "bayes.svg"])
-        for name, content in made.items():
-            self.assertEqual((HERE / "runs" / name).read_bytes(), content, name)
+        pictured = {"bayes", "bayes-stopped", "gemma3-270m-pt-q4_k_m"}
+        kept = {f"{log.stem}{suffix}" for log in self.logs for suffix in (".json", "-report.json", ".html", ".svg")
+                if suffix.endswith("json") or log.stem in pictured}
+        self.assertEqual({path.name for path in (HERE / "runs").iterdir() if path.suffix != ".jsonl" and not path.name.startswith("my-")}, kept)
+        for name in kept:
+            self.assertEqual((HERE / "runs" / name).read_bytes(), (self.folder / name).read_bytes(), name)
 
     def test_the_three_steps_and_the_log_itself_give_the_same_report(self):
-        for log in (HERE / "recorded").glob("*.jsonl"):
-            self.rebuild(log)
-            done = script("report.py", f"{log.stem}.json", "--out", "steps.json", "--out", "steps.html", "--out", "steps.svg", cwd=self.folder)
-            direct = script("report.py", log, cwd=self.folder)
+        for log in self.logs:
+            direct = self.rebuild(log)
+            steps = self.folder / "steps"
+            status, out, err = called(report, f"{self.folder / log.stem}.json", *(word for suffix in ("json", "html", "svg") for word in ("--out", f"{steps}.{suffix}")))
+            self.assertEqual((status, err), (0, ""))
             for made, suffix in (("-report.json", "json"), (".html", "html"), (".svg", "svg")):
-                steps, whole = ((self.folder / name).read_text("utf-8") for name in (f"steps.{suffix}", f"{log.stem}{made}"))
+                whole = (self.folder / f"{log.stem}{made}").read_text("utf-8")
                 # A log knows its cases, a run record does not.
                 whole = re.sub('(?<=<div class="columns">)<dl>.*?</dl>|<dt>compared</dt><dd>.*?</dd>', "", whole, flags=re.S)
-                self.assertEqual(steps, whole)
-            self.assertEqual(re.sub("(wrote|next).*\n", "", done.stdout).strip(), re.sub("next.*\n", "", direct.stdout).strip())
+                self.assertEqual(Path(f"{steps}.{suffix}").read_text("utf-8"), whole)
+            self.assertEqual(*(re.sub("(wrote|next).*\n", "", text).strip() for text in (out, direct)))
 
     def test_the_stopped_record_was_really_stopped(self):
         header, rows = bench.read_log(HERE / "recorded" / "bayes-stopped.jsonl")
@@ -4884,6 +4923,74 @@ class TheRecords(InFolder):
         self.assertTrue(9 < len(rows) < 90)
         self.assertEqual([(row["case_id"], row["trial"]) for row in rows],
                          [(case["id"], trial) for case, trial in bench.schedule(harness.plan(self.loaded, ["development"], 10), 10)][:len(rows)])
+
+    def test_a_stopped_and_resumed_run_of_a_model_is_the_undisturbed_one_output_by_output(self):
+        for stem in MODELS:
+            undisturbed, resumed = (bench.to_recording(HERE / "recorded" / f"{stem}{end}.jsonl", self.loaded) for end in ("", "-stopped-resumed"))
+            pairs = [(one, other) for case_id, responses in undisturbed["responses"].items()
+                     for one, other in zip(responses, resumed["responses"][case_id], strict=True)]
+            self.assertEqual(len(pairs), 90)
+            for one, other in pairs:
+                self.assertEqual(bench.response_part(one), bench.response_part(other))
+            self.assertEqual(sum(response["metadata"].get("after_prime", False) for _, response in pairs), 2, "it was not resumed")
+        stopped, resumed = ((HERE / "recorded" / f"{MODELS[0]}-{end}.jsonl").read_bytes() for end in ("stopped", "stopped-resumed"))
+        self.assertTrue(resumed.startswith(stopped))
+
+    def standing_in(self, log):
+        """(the system of a recorded log, a stand-in server that answers as it is logged)."""
+        header, rows = bench.read_log(log)
+        tag, digest = header["system"]["model"].split("@")
+        inputs = {case["id"]: case["input"] for case in self.loaded["cases"]}
+        replies = {(row["metadata"]["seed"], inputs[row["case_id"]]): row["metadata"]["reply"] for row in rows if "reply" in row["metadata"]}
+
+        def usual(request, number):
+            options, message = request["body"]["options"], request["body"]["messages"][-1]["content"]
+            return {"body": chat_body(replies.get((options["seed"], message), "{}"))}
+        return ModelTriage(tag, digest), FakeOllama(usual=usual, models={tag: digest + "0" * 52})
+
+    def test_a_log_of_an_earlier_version_resumes_to_the_undisturbed_outputs(self):
+        system, server = self.standing_in(HERE / "recorded" / f"{MODELS[0]}.jsonl")
+        stopped = (HERE / "recorded" / f"{MODELS[0]}-stopped.jsonl").read_bytes()
+        self.log.write_bytes(stopped)
+        with server:
+            counts = bench.run_bench(system, self.loaded, ["development"], 10, self.log)
+        self.assertEqual((counts["already_logged"], counts["ran"], counts["not_run"]), (33, 57, 0))
+        self.assertTrue(self.log.read_bytes().startswith(stopped))
+        self.assertEqual(outputs_sha256(bench.to_recording(self.log, self.loaded)),
+                         harness.read_json(HERE / "recorded" / "recordings.json")[f"{MODELS[0]}.jsonl"]["outputs_sha256"])
+        self.assertEqual(called(report, self.log)[0], 0)
+
+    def test_trials_of_a_log_of_an_earlier_version_are_taken_over_into_one_of_today(self):
+        for stem in MODELS:
+            old, new = HERE / "recorded" / f"{stem}.jsonl", self.folder / f"{stem}.jsonl"
+            system, server = self.standing_in(old)
+            with server:
+                counts = bench.run_bench(system, self.loaded, ["development"], 11, new, sources=[old], task=triage_task)
+            self.assertEqual((counts["already_logged"], counts["ran"]), (90, 9))
+            self.assertEqual(bench.read_log(new)[0]["bench_version"], bench.BENCH_VERSION)
+            before, after = (bench.to_recording(log, self.loaded)["responses"] for log in (old, new))
+            self.assertEqual({case_id: responses[:10] for case_id, responses in after.items()}, before)
+            self.assertEqual(called(report, new)[0], 0)
+
+    def test_a_server_with_a_recorded_model_gives_its_first_nine_outputs_again(self):
+        reasons = []
+        for stem in MODELS:
+            header, rows = bench.read_log(HERE / "recorded" / f"{stem}.jsonl")
+            system = ModelTriage(*header["system"]["model"].split("@")).configured(timeout_s=30)
+            log, version = self.folder / f"{stem}.jsonl", rows[0]["metadata"]["server_version"]
+            try:
+                system.check_digest()
+                if system.server.version() != version:
+                    raise SystemDown(f"the server's version is not {version}")
+                counts = bench.run_bench(system, self.loaded, ["development"], 1, log, budget_s=60)
+            except (SystemDown, RunError) as error:
+                reasons.append(f"{stem}: {error}")
+                continue
+            recorded = {row["case_id"]: bench.response_part(row) for row in rows[:9]}
+            self.assertEqual({row["case_id"]: bench.response_part(row) for row in bench.read_log(log)[1]},
+                             {case_id: recorded[case_id] for case_id in list(recorded)[:counts["ran"]]})
+        if len(reasons) == len(MODELS):
+            self.skipTest("no server with a recorded model: " + "; ".join(reasons))
 
 
 def readme_commands(language):
