@@ -520,10 +520,15 @@ class LockFile:
         if left is not None and left == self._text():       # nobody has taken it over meanwhile
             self.path.unlink()
         try:
-            with open(self.path, "x", encoding="utf-8") as file:
-                file.write(self.mine)
+            file = open(self.path, "x", encoding="utf-8")
         except FileExistsError:
             raise BlockingIOError from None
+        try:
+            with file:
+                file.write(self.mine)
+        except OSError:
+            self.path.unlink()      # on a full disk: an empty one would name nobody
+            raise
 
     def held(self) -> bool:
         """Whether it is still there and ours."""
@@ -1574,9 +1579,10 @@ class Progress:
             self.status = next(fitting, None) or term.cut(status, width - 1).rstrip()
             self.painter.draw([*self._grid(width, height), self.status])
             return
-        with contextlib.suppress(OSError, ValueError):      # whoever was reading has left; the run goes on
-            self.stream.write(status + "\n")
-            self.stream.flush()
+        if self.stream:
+            with contextlib.suppress(OSError, ValueError):      # whoever was reading has left; the run goes on
+                self.stream.write(status + "\n")
+                self.stream.flush()
 
     def _grid(self, width, height):
         """The lines of the grid as it is now; none where there is no room for all of it."""
