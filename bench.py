@@ -536,7 +536,7 @@ class LockFile:
 
     def remove(self) -> None:
         """Give the lock back."""
-        if self.held():
+        if self.held() and self.mine.split()[1] == str(os.getpid()):    # not by a child that a system forked
             self.path.unlink()
 
     def _text(self):
@@ -1482,7 +1482,8 @@ class Painter:
         self.lines = []
 
     def _rewrite(self, line):
-        self._write("\r" + line[:self.size()[0] - 1].ljust(columns(self.lines[0]) if self.lines else 0) + "\r" * (not line))
+        rest = " " * (sum(map(columns, self.lines)) - columns(line))
+        self._write("\r" + line + rest + "\r" * (not line))
         self.lines = [line] if line else []
 
     def _clearing(self):
