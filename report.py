@@ -1506,7 +1506,7 @@ MOST_TILES, MOST_GAPS, MOST_BARS = 17, 60, 240
 CURVES = (("any", "pass_at_k", "at least one of k passes (pass@k)", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0"),
           ("all", "pass_power_k", "all k pass (pass^k)", "m-3-3h6v6h-6z"))
 QUARTERS = (0, .25, .5, .75, 1)
-PLAIN = bench.Terminal(80, False, bench.VERDICT_GLYPHS)
+PLAIN = bench.Terminal(10 ** 9, False, bench.VERDICT_GLYPHS)     # words without colours, never broken
 # The picture is as wide as a README; where its columns are, and what fits into them.
 WIDTH, NAME_X, CELLS_X, COUNT_X, INTERVAL_X, NOTE_X = 840, 24, 208, 530, 550, 734
 NAME_LETTERS, CELLS_WIDTH, INTERVAL_WIDTH, MOST_CASES = 24, 240, 166, 60
@@ -1536,7 +1536,7 @@ def isolated(text) -> str:
 
 def shortened(text, letters: int, tail: int = 0) -> str:
     """A text cut to so many letters, tail of them from its end; a wide one counts twice, on every Python."""
-    text = printable(text)
+    text = printable(text if tail else text[:letters + 1])
     ends = list(accumulate(2 if ord(letter) >= 0x1100 else 1 for letter in text))
     if not text or ends[-1] <= letters:
         return text
@@ -1719,16 +1719,6 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
 
 # The picture
 
-def picture_row(y, name, verdicts, case) -> list:
-    """What stands around the trials of a case in a picture: its name, how many passed, the interval and a note."""
-    ran, note = len(verdicts) - case["not_run"], bench.case_note(verdicts, "expects_rejection" in case)
-    lines = [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"),
-             svg_text(COUNT_X, y + 4, f"{case['pass']}/{ran}", "end")]
-    if case["interval"] and "expects_rejection" not in case:
-        lines.append(interval_drawing(case["interval"], case["pass"] / ran, INTERVAL_X, y, INTERVAL_WIDTH))
-    return lines + ([svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] if note else [])
-
-
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
     lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
@@ -1770,7 +1760,13 @@ def picture_grid(system, record, top) -> tuple:
         y = top + 44 + step * (place + .5)
         lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
             verdicts, CELLS_X, y, pitch)
-        lines += picture_row(y, name, verdicts, system["per_case"][name])
+        case, note = system["per_case"][name], bench.case_note(verdicts, "expects_rejection" in system["per_case"][name])
+        lines += [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"),
+                  svg_text(COUNT_X, y + 4, f"{case['pass']}/{len(verdicts) - case['not_run']}", "end"),
+                  *[svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] * bool(note)]
+        if case["interval"] and "expects_rejection" not in case:
+            share = case["pass"] / (len(verdicts) - case["not_run"])
+            lines.append(interval_drawing(case["interval"], share, INTERVAL_X, y, INTERVAL_WIDTH))
     return lines + [svg_text(NAME_X, bottom - 6, rest, "dim")] * bool(rest) + foot, end + 20
 
 
@@ -1922,9 +1918,8 @@ def answers_html(number, place, groups, figures, case, page) -> str:
             break
         articles.append(article)
     told, timed = f"{figures['pass']}/{total - figures['not_run']} passed", figures["latency_s"]
-    if timed["trials"]:
-        told += (f", {plural(figures['distinct_outputs'], 'different output')}, latency median "
-                 f"{seconds(timed['median'])}, p90 {seconds(timed['p90'])} (n {timed['trials']})")
+    told += (f", {plural(figures['distinct_outputs'], 'different output')}, latency median {seconds(timed['median'])}, "
+             f"p90 {seconds(timed['p90'])} (n {timed['trials']})") if timed["trials"] else ""
     label = isolated(page.labels[number])
     head = f'<a href="#s{number}r{place}">{label}</a>' if number < page.sections else label
     return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>", *articles, "</section>"])
@@ -2195,14 +2190,10 @@ def comparison_html(comparison, rows, page) -> str:
 
 
 def gates_html(verdicts) -> str:
-    """The gates that were asked for, each met or not."""
-    rows = []
-    for verdict in verdicts:
-        kind, word = ("pass", "met") if verdict["met"] else ("fail", "not met")
-        told = f'<span class="{kind}">{bench.VERDICT_GLYPHS[kind]} {word}</span>'
-        cases = list_html([isolated(case) for case in verdict.get("cases", ())])
-        rows.append([isolated(verdict["gate"]), told, isolated(verdict["detail"]) + cases])
-    return page_table("The gates that were asked for", ["gate", "verdict", "detail"], rows)
+    """The gates that were asked for, each met or not, and the cases that keep one from being met."""
+    told = [[isolated(line) for line in format_gates([verdict], PLAIN)] for verdict in verdicts]
+    return list_html([f'<span class="{"pass" if verdict["met"] else "fail"}">{head}</span>{list_html(cases)}'
+                      for verdict, (head, *cases) in zip(verdicts, told)], ' class="notes"')
 
 
 def glance_html(systems) -> str:

@@ -4619,7 +4619,9 @@ class ThePage(unittest.TestCase):
         tree = Tree(report.html_page(made, records)).open[0]
         self.assertEqual([words(head) for head in elements(tree, "h2")], ["Comparison", "Gates", "new", "Answers", "How to read it"])
         self.assertEqual([words(next(elements(head, "bdi"))) for head in elements(tree, "h4")], ["new", "old (baseline)"])
-        self.assertEqual(table_of(tree, "The gates")[1], ["--min pass@1=0.9", "✗ not met", "0.5000, 1 case x 2 trialsa [1/2 trials]"])
+        gates = next(one for one in elements(tree, "ul") if words(one).startswith("✗"))
+        self.assertEqual([words(line) for line in elements(gates, "li")][1:], ["  a [1/2 trials]"])
+        self.assertEqual(words(next(elements(gates, "span", "fail"))), "✗ --min pass@1=0.9: NOT MET, 0.5000, 1 case x 2 trials")
 
     def test_nothing_comes_from_outside_and_nothing_runs(self):
         _, text, tree = page_of(run_record(QWEN, "one", REFUSES), run_record(QWEN, "two", REFUSES))
@@ -4679,11 +4681,6 @@ class ThePage(unittest.TestCase):
         self.assertEqual(re.findall("<summary>(.*?)</summary>", text),
                          ["not shown, of 5000 cases: 2667 passed always"])
         self.assertEqual(set(re.findall('href="#(.*?)"', text)) - set(re.findall('id="(.*?)"', text)), set())
-
-    def test_a_page_of_200_cases_and_100_trials_stays_small(self):
-        record = told(run_record({f"case-{place}": "++-x!" * 20 for place in range(200)}))
-        text = report.html_page(report.build_report([record]), [record])
-        self.assertLess(len(text.encode()), 4_000_000)
 
 
 class ThePicture(unittest.TestCase):
