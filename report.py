@@ -1466,7 +1466,7 @@ body:has(.case:target, .case :target) { padding-bottom: 55vh; }
 .columns { display: flex; flex-wrap: wrap; gap: .5rem 2rem; } .columns > * { flex: 1 1 20rem; min-width: 0; }
 .columns > dl { align-self: start; position: sticky; top: 2.75rem; }
 article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 7rem; }
-article:target { background: var(--soft); } .case :is(h3, h5) { margin: 0; font-size: 1rem; }
+article:target { background: var(--soft); } .case :is(h3, h4, h5) { margin: 0; font-size: 1rem; }
 dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
 dd { margin: 0; min-width: 0; color: var(--ink); }
 @supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
@@ -1760,7 +1760,8 @@ def picture_grid(system, record, top) -> tuple:
         y = top + 44 + step * (place + .5)
         lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
             verdicts, CELLS_X, y, pitch)
-        case, note = system["per_case"][name], bench.case_note(verdicts, "expects_rejection" in system["per_case"][name])
+        case = system["per_case"][name]
+        note = bench.case_note(verdicts, "expects_rejection" in case)
         lines += [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"),
                   svg_text(COUNT_X, y + 4, f"{case['pass']}/{len(verdicts) - case['not_run']}", "end"),
                   *[svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] * bool(note)]

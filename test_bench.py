@@ -4765,7 +4765,8 @@ class ThePicture(unittest.TestCase):
 class HostileText(unittest.TestCase):
     def record(self, *marks):
         """A run record of two cases whose every free text is hostile."""
-        named, odd = {"name": HOSTILE, "sha256": HOSTILE}, {"seed": HOSTILE, "reply": HOSTILE, "server_version": HOSTILE}
+        named = {"name": HOSTILE, "sha256": HOSTILE}
+        odd = {"seed": HOSTILE, "reply": HOSTILE, "thinking": HOSTILE, "server_version": HOSTILE}
         made = run_record(dict(zip((HOSTILE, HOSTILE[::-1]), marks)), HOSTILE, metadata=odd, task=named, case_set=named,
                           recording_sha256=HOSTILE, provenance={"environment": {"hardware": HOSTILE, "server": {HOSTILE: HOSTILE}}})
         made["manifest"]["system"].update(model=HOSTILE, prompt=HOSTILE, tools=[HOSTILE], version=HOSTILE, options={HOSTILE: HOSTILE})
@@ -4786,7 +4787,10 @@ class HostileText(unittest.TestCase):
     def test_the_page_shows_it_as_text(self):
         made = report.build_report(self.records)
         made["gates"] = [{"gate": HOSTILE, "met": False, "detail": HOSTILE, "cases": [HOSTILE]}]
-        text = report.html_page(made, self.records)
+        records = list(map(report.compact, self.records))
+        odd = {"id": HOSTILE, "input": HOSTILE, "expect": {HOSTILE: HOSTILE}, "failure_criteria": [{"field": HOSTILE, "equals": HOSTILE, "why": HOSTILE}]}
+        records[0].asked = {HOSTILE: odd, HOSTILE[::-1]: {**odd, "input": {HOSTILE: [HOSTILE]}, "expect": HOSTILE}}
+        text = report.html_page(made, records)
         self.assert_printable(text)
         tree = Tree(text).open[0]
         self.assertEqual({element[0] for element in elements(tree)} - PAGE_TAGS, set())
