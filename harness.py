@@ -18,20 +18,26 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)    # an interrupt during the imports below ends quietly
 
 import argparse
+import codecs
 import contextlib
 import copy
+import csv
 import difflib
 import errno
 import hashlib
 import importlib
 import inspect
+import io
+import itertools
 import json
 import keyword
 import math
 import os
 import re
 import time
+import warnings
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 try:
@@ -62,7 +68,7 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\
                          "\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 
 
-# What a message template may hold: {input}, or {input.FIELD} of an input that is an object.
+# What a message may hold: {input}, or {input.FIELD} of an input that is an object.
 PLACEHOLDER = re.compile(r"\{input(?:\.([^{}]+))?\}")
 
 
@@ -165,7 +171,10 @@ def parse_json(text: str):
 def read_text(path) -> str:
     """The text of a UTF-8 file without its byte-order mark; RunError when it is no UTF-8."""
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        data = Path(path).read_bytes()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise RunError(f"{path}: this is UTF-16 text: save it as UTF-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RunError(f"{path}: not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
 
@@ -238,7 +247,7 @@ def write(path, value) -> None:
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-# Tasks and cases
+# Tasks as modules
 
 def import_named(name: str, what: str):
     """The module of that name, from the tool's own folder or the current one; RunError with near names."""
@@ -258,8 +267,617 @@ def import_named(name: str, what: str):
         raise RunError(f"{what} {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+# Tasks as data: values and how they are compared
+
+CHECKS_VERSION = "1"    # of the meaning of what follows, since a task's hash stands for what grades
+NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+KINDS = {"object": (dict, "an object"), "array": (list, "a list"), "string": (str, "a text"),
+         "number": ((int, float), "a number"), "integer": ((int, float), "a whole number"),
+         "boolean": (bool, "true or false"), "null": (type(None), "null")}
+COMPARE = '"exact", "text", "set", {"within": N} and {"within_percent": N}'
+
+
+class Reply(str):
+    """A whole text reply, or what was extracted of it: where a number is expected it is read as one."""
+
+
+def is_number(value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_kind(value, kind: str) -> bool:
+    """Whether a JSON value is of a schema's type; true is no number, 2.0 is a whole one."""
+    if not isinstance(value, KINDS[kind][0]) or isinstance(value, bool) != (kind == "boolean"):
+        return False
+    return kind != "integer" or value == int(value)
+
+
+def brief(value) -> str:
+    """A value as JSON writes it, cut to what a reason has room for."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:119] + "…"
+
+
+def listed(texts, last="or") -> str:
+    """["a", "b", "c"] → "a, b or c"."""
+    texts = list(texts)
+    return f" {last} ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
+
+
+def plain(value):
+    """The value with 1.0 written as 1, so that equal JSON has equal text."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def folded(value):
+    """The value with each text's case, outer punctuation and runs of white space put aside: " Ab  C. " → "ab c"."""
+    if isinstance(value, list):
+        return [folded(item) for item in value]
+    return re.sub(r"^[\W_]+|[\W_]+$", "", " ".join(value.casefold().split())) if isinstance(value, str) else value
+
+
+def number_of(value):
+    """The number that a value is, or that a whole text reply says ("1,234.5" → 1234.5), else None."""
+    if isinstance(value, Reply) and len(value) < 400 and NUMBER.fullmatch(value):
+        number = float(value.replace(",", ""))
+        return None if math.isinf(number) else number
+    return value if is_number(value) else None
+
+
+def equal(value, wanted, how="exact") -> bool:
+    """Whether a value is what a literal says, compared as how says."""
+    if is_number(wanted):
+        value = number_of(value)
+        if isinstance(how, dict) and value is not None:
+            (kind, size), exactly = next(iter(how.items())), [Fraction(str(number)) for number in (value, wanted)]
+            slack = Fraction(str(size)) * (abs(exactly[1]) / 100 if kind == "within_percent" else 1)
+            return abs(exactly[0] - exactly[1]) <= slack
+    if how == "text":
+        value, wanted = folded(value), folded(wanted)
+    if how == "set" and isinstance(value, list) and isinstance(wanted, list):
+        return sorted(canonical(plain(item)) for item in value) == sorted(canonical(plain(item)) for item in wanted)
+    return canonical(plain(value)) == canonical(plain(wanted))
+
+
+def literal_words(wanted, how) -> str:
+    """A literal as the end of "expected …": "1.8 within 0.005"."""
+    if isinstance(how, dict) and is_number(wanted):
+        (kind, size), = how.items()
+        return f"{brief(wanted)} within {brief(size)}{' %' * (kind == 'within_percent')}"
+    return brief(wanted) + (" in any order" if how == "set" and isinstance(wanted, list) else "")
+
+
+# Checks: what an object says instead of a literal
+
+def each(wanted) -> list:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def holds_item(value, item) -> bool:
+    """Whether a text has a text in it, case aside, or a list an item."""
+    if isinstance(value, str):
+        return isinstance(item, str) and item.casefold() in value.casefold()
+    return isinstance(value, list) and any(equal(own, item) for own in value)
+
+
+def is_found(value, pattern) -> bool:
+    return isinstance(value, str) and re.search(pattern, value) is not None
+
+
+def bounded(value, wanted, sign) -> bool:
+    """Whether a number is at least (sign 1) or at most (sign -1) what is wanted."""
+    return value is not None and (value - wanted) * sign >= 0
+
+
+def size_of(value):
+    return len(value) if isinstance(value, (str, list)) else None
+
+
+# name: (what the check's argument has to be, the types of value it is about, whether it holds, its words)
+SIZED, ANY = ("string", "array"), tuple(KINDS)
+CHECKS = {
+    "equals": ("value", ANY, lambda value, wanted, how: equal(value, wanted), lambda wanted, how: brief(wanted)),
+    "one_of": ("values", ANY, lambda value, wanted, how: any(equal(value, one, how) for one in wanted),
+               lambda wanted, how: f"one of {', '.join(map(brief, wanted))}"),
+    "contains": ("items", SIZED, lambda value, wanted, how: all(holds_item(value, item) for item in each(wanted)),
+                 lambda wanted, how: f"to contain {listed(map(brief, each(wanted)), 'and')}"),
+    "not_contains": ("items", ANY, lambda value, wanted, how: not any(holds_item(value, item) for item in each(wanted)),
+                     lambda wanted, how: f"not to contain {listed(map(brief, each(wanted)))}"),
+    "matches": ("pattern", ("string",), lambda value, wanted, how: is_found(value, wanted),
+                lambda wanted, how: f"to match {brief(wanted)}"),
+    "not_matches": ("pattern", ANY, lambda value, wanted, how: not is_found(value, wanted),
+                    lambda wanted, how: f"not to match {brief(wanted)}"),
+    "at_least": ("number", ("number",), lambda value, wanted, how: bounded(number_of(value), wanted, 1),
+                 lambda wanted, how: f"at least {brief(wanted)}"),
+    "at_most": ("number", ("number",), lambda value, wanted, how: bounded(number_of(value), wanted, -1),
+                lambda wanted, how: f"at most {brief(wanted)}"),
+    "length_at_least": ("count", SIZED, lambda value, wanted, how: bounded(size_of(value), wanted, 1),
+                        lambda wanted, how: f"a length of at least {wanted}"),
+    "length_at_most": ("count", SIZED, lambda value, wanted, how: bounded(size_of(value), wanted, -1),
+                       lambda wanted, how: f"a length of at most {wanted}"),
+    "all": ("checks", ANY, lambda value, wanted, how: not any(unmet(one, value, how) for one in wanted),
+            lambda wanted, how: listed((words_for(one, how) for one in wanted), "and")),
+    "any": ("checks", ANY, lambda value, wanted, how: not all(unmet(one, value, how) for one in wanted),
+            lambda wanted, how: listed(words_for(one, how) for one in wanted)),
+    "not": ("check", ANY, lambda value, wanted, how: unmet(wanted, value, how) is not None,
+            lambda wanted, how: f"not {words_for(wanted, how)}"),
+}
+
+
+def is_check(expected) -> bool:
+    """Whether an expectation is an object of checks, and no literal."""
+    return isinstance(expected, dict) and bool(expected) and all(name in CHECKS for name in expected)
+
+
+def words_for(expected, how) -> str:
+    """An expectation as the end of "expected …"."""
+    if not is_check(expected):
+        return literal_words(expected, how)
+    return listed((CHECKS[name][3](wanted, how) for name, wanted in expected.items()), "and")
+
+
+def unmet(expected, value, how):
+    """The part of an expectation that a value does not meet, as the end of "expected …"; None where it meets all."""
+    if not is_check(expected):
+        return None if equal(value, expected, how) else literal_words(expected, how)
+    failing = {name: wanted for name, wanted in expected.items() if not CHECKS[name][2](value, wanted, how)}
+    return words_for(failing, how) if failing else None
+
+
+# What a schema says of a reply
+
+CHECKED = {"type", "enum", "const", "properties", "required", "items", "additionalProperties"}
+SAID_ASIDE = {"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
+
+
+def kinds_of(schema) -> tuple:
+    """The types that a schema allows: its "type", else those of its enum, else all."""
+    options = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    if "type" not in schema and options:
+        return tuple(kind for kind in KINDS if any(is_kind(option, kind) for option in options))
+    return tuple(each(schema.get("type", list(KINDS))))
+
+
+def below(where: str, part) -> str:
+    """The name of a part: ("", "total") → "total", ("items", 0) → "items[0]"."""
+    return f"{where}[{part}]" if isinstance(part, int) else f"{where}.{part}" if where else part
+
+
+def misfits(schema: dict, value, where=""):
+    """Each way in which a value is not what a schema says, as texts: 'total is "x", not a number'."""
+    name, kinds = where or "the reply", kinds_of(schema)
+    if not any(is_kind(value, kind) for kind in kinds):
+        yield f"{name} is {brief(value)}, not {listed(KINDS[kind][1] for kind in kinds)}"
+        return
+    options = [schema["const"]] if "const" in schema else schema.get("enum", [value])
+    if not any(equal(value, option) for option in options):
+        yield f"{name} is {brief(value)}, not {'one of ' * bool(options[1:])}{', '.join(map(brief, options))}"
+    if isinstance(value, dict):
+        properties, extra = schema.get("properties", {}), schema.get("additionalProperties", True)
+        yield from (f"{below(where, key)} is missing" for key in schema.get("required", ()) if key not in value)
+        for key, item in value.items():
+            if key in properties or isinstance(extra, dict):
+                yield from misfits(properties.get(key, extra), item, below(where, key))
+            elif not extra:
+                yield f"{json.dumps(key, ensure_ascii=False)} is not a field of {name}"
+    if isinstance(value, list) and "items" in schema:
+        for number, item in enumerate(value):
+            yield from misfits(schema["items"], item, below(name, number))
+
+
+def schema_problems(schema, where="schema", unchecked=None):
+    """What is wrong with a JSON schema, as texts; the keywords that no check looks at go into the set unchecked."""
+    if not isinstance(schema, dict):
+        yield f"{where} is {brief(schema)}, not an object"
+        return
+    if unchecked is not None:
+        unchecked.update(set(schema) - CHECKED - SAID_ASIDE)
+    for kind in each(schema.get("type", "object")) or [None]:
+        if not isinstance(kind, str) or kind not in KINDS:
+            yield f"{where}: type is {brief(kind)}, not one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+    if not isinstance(schema.get("enum", [0]), list) or schema.get("enum") == []:
+        yield f"{where}: enum is {brief(schema['enum'])}, not a list of values"
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(properties, dict):
+        yield f"{where}: properties is {brief(properties)}, not an object of fields"
+        properties = {}
+    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
+        yield f"{where}: required is {brief(required)}, not a list of field names"
+        required = []
+    yield from (f"{where}: required names {brief(key)}, which properties has not{nearest(key, properties)}"
+                for key in required if key not in properties)
+    if not isinstance(schema.get("additionalProperties", True), (bool, dict)):
+        yield f"{where}: additionalProperties is {brief(schema['additionalProperties'])}, not true, false or a schema"
+    parts = [(f"{where}: {key}", part) for key, part in properties.items()]
+    parts += [(f"{where}: {key}", schema[key]) for key in ("items", "additionalProperties")
+              if key in schema and not (key != "items" and not isinstance(schema[key], dict))]
+    for name, part in parts:
+        yield from schema_problems(part, name, unchecked)
+
+
+# What is wrong with an expectation
+
+def pattern_problem(pattern, groups=None):
+    """Why a text cannot serve as a regular expression (with so many groups), or None."""
+    if not isinstance(pattern, str):
+        return f"{brief(pattern)} is not a text with a regular expression"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError, MemoryError) as error:
+        return f"{brief(pattern)} is no regular expression: {error}"
+    if groups not in (None, found):
+        return f"{brief(pattern)} has {found} groups, not one: put ( ) around what is to be compared, (?: ) elsewhere"
+    return None
+
+
+def argument_problem(name, wanted, texts_only):
+    """What is wrong with the argument of a check, or None."""
+    kind = CHECKS[name][0]
+    if kind == "pattern":
+        problem = pattern_problem(wanted)
+        return problem and f"{name}: {problem}"
+    fine = {"value": True, "number": is_number(wanted), "check": is_check(wanted),
+            "values": isinstance(wanted, list) and wanted != [],
+            "count": isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0,
+            "items": wanted not in ([], "") and not (texts_only and not all(isinstance(one, str) for one in each(wanted))),
+            "checks": isinstance(wanted, list) and wanted != [] and all(map(is_check, wanted))}[kind]
+    words = {"values": "a list of values", "number": "a number", "count": "a whole number from 0 up",
+             "items": "a text or a list of texts" if texts_only else "an item or a list of items",
+             "checks": 'a list of checks such as [{"contains": "x"}, {"equals": "y"}]',
+             "check": 'a check such as {"contains": "x"}', "value": ""}[kind]
+    return None if fine else f"{name} takes {words}, not {brief(wanted)}"
+
+
+def literal_problems(wanted, schema, how, where):
+    """Why no reply could be what a literal says, as texts."""
+    if isinstance(wanted, dict) and "object" not in kinds_of(schema):
+        hint = "".join(nearest(name, CHECKS) for name in wanted if name not in CHECKS)
+        yield (f"{where} is {brief(wanted)}, which is neither {listed(KINDS[kind][1] for kind in kinds_of(schema))} nor "
+               f"a check{hint or '; checks are ' + ', '.join(CHECKS)}")
+    elif isinstance(wanted, dict) and any(name in CHECKS for name in wanted):
+        yield (f"{where} mixes checks and other keys ({', '.join(wanted)}): no literal is meant by that; "
+               '{"equals": {…}} expects such an object')
+    elif wanted is None:
+        return      # a warning tells of it: see load_plan
+    elif how == "text" and "enum" in schema and any(equal(wanted, option, how) for option in schema["enum"]):
+        return
+    elif isinstance(how, dict) and is_number(wanted) and {"number", "integer"} & set(kinds_of(schema)):
+        return
+    else:
+        yield from (f"{problem}: no reply can be that" for problem in misfits(schema, wanted, where))
+
+
+def expectation_problems_of(expected, schema, how, where):
+    """What is wrong with an expectation of a value that a schema describes, as texts."""
+    if not is_check(expected):
+        yield from literal_problems(expected, schema, how, where)
+        return
+    kinds = kinds_of(schema)
+    for name, wanted in expected.items():
+        about = CHECKS[name][1]
+        problem = argument_problem(name, wanted, "string" in kinds and "array" not in kinds)
+        if problem:
+            yield f"{where}: {problem}"
+        elif not set(about) & set(kinds) and not (about == ("number",) and "integer" in kinds):
+            yield (f"{where}: {name} is about {listed(KINDS[kind][1] for kind in about)}, and {where} is "
+                   f"{listed(KINDS[kind][1] for kind in kinds)}")
+        elif name in ("equals", "one_of"):
+            for literal in wanted if name == "one_of" else [wanted]:
+                if name == "one_of" or not isinstance(literal, dict):
+                    yield from literal_problems(literal, schema, how if name == "one_of" else "exact", where)
+        else:
+            for one in each(wanted) if name in ("all", "any", "not") else ():
+                yield from expectation_problems_of(one, schema, how, where)
+    for least, most in (("at_least", "at_most"), ("length_at_least", "length_at_most")):
+        if is_number(expected.get(least)) and is_number(expected.get(most)) and expected[least] > expected[most]:
+            yield f"{where}: nothing has {least} {brief(expected[least])} and {most} {brief(expected[most])}"
+
+
+def compare_problem(how):
+    """What is wrong with a way of comparing, or None."""
+    if how in ("exact", "text", "set"):
+        return None
+    sizes = list(how.values()) if isinstance(how, dict) and set(how) in ({"within"}, {"within_percent"}) else []
+    if sizes and is_number(sizes[0]) and sizes[0] >= 0:
+        return None
+    names = how if isinstance(how, dict) else [how]
+    hint = "".join(nearest(name, ("exact", "text", "set", "within", "within_percent")) for name in names) if not sizes else ""
+    return f"{brief(how)} is no way to compare: there are {COMPARE}{hint}"
+
+
+# The task itself
+
+TEXT_REPLY = {"type": ["string", "number"]}     # a text, which is read as a number where one is expected
+GRADING_KEYS = ("name", "schema", "extract", "compare")
+TASK_KEYS = ("name", "prompt", "prompt_file", "system_prompt", "messages", "schema", "options", "think", "extract",
+             "compare", "cases")
+CRITERION_SHAPE = '{"field": NAME, "is": CHECK, "why": TEXT} ("field" left out: the whole reply; "equals": V for "is")'
+MOST_DEFINITION = 1_000_000
+
+
+def definition_problems(definition, unchecked):
+    """What is wrong with the parts of a task that grade, as (key, text); a part with a fault is not to be used."""
+    name, schema, compare = (definition.get(key) for key in ("name", "schema", "compare"))
+    if not isinstance(name, str) or not name.strip():
+        yield "name", "name is empty or not text: it names the task in the log and the report"
+    if schema is not None:
+        yield from (("schema", problem) for problem in schema_problems(schema, "schema", unchecked))
+    if definition.get("extract") is not None:
+        problem = "extract is for text replies, and this task has a schema: leave one of them out" \
+            if schema is not None else pattern_problem(definition["extract"], 1)
+        if problem:
+            yield "extract", problem if schema is not None else f"extract: {problem}"
+    fields = isinstance(schema, dict) and by_field(schema)
+    if compare is None:
+        return
+    if not fields:
+        problem = compare_problem(compare)
+        yield from [("compare", f"compare: {problem}")] if problem else []
+    elif not isinstance(compare, dict):
+        yield "compare", f'compare is {brief(compare)}, not an object of fields such as {{"{next(iter(schema.get("properties") or ["total"]))}": "text"}}'
+    else:
+        for field, how in compare.items():
+            problem = field_problem(schema, field) or compare_problem(how)
+            yield from [("compare", f"compare: {problem}")] if problem else []
+
+
+def by_field(schema) -> bool:
+    """Whether the reply is an object whose fields are compared one by one."""
+    return "object" in each(schema.get("type", "object" if "properties" in schema else "any"))
+
+
+def field_problem(schema, field):
+    """What is wrong with the name of a reply's field, or None."""
+    properties = schema.get("properties") or {}
+    if field in properties or schema.get("additionalProperties", not properties):
+        return None
+    return f"the schema has no field {brief(field)}{nearest(field, properties) or '; it has ' + ', '.join(properties)}"
+
+
+class DataTask:
+    """A task that was read, not imported: what grades (definition), what is asked, its own cases where it has some.
+
+    Made of a definition {name, schema, extract, compare} alone, which may come from anywhere, it grades as the task file
+    did; CaseError lists what is wrong with one."""
+
+    def __init__(self, definition, asked=None, cases=None):
+        if not isinstance(definition, dict) or too_deep(definition) or len(canonical(definition)) > MOST_DEFINITION:
+            raise CaseError("the task is not an object, or is too deep or too large")
+        unchecked = set()
+        problems = [problem for _, problem in definition_problems(definition, unchecked)]
+        if problems:
+            raise CaseError("\n".join(problems))
+        self.definition = {key: definition.get(key) for key in GRADING_KEYS}
+        self.NAME, self.schema, self.extract, self.compare = self.definition.values()
+        self.asked, self.cases = asked, cases
+        self.warnings = [f"the schema's {', '.join(sorted(unchecked))} {'are' if unchecked[1:] else 'is'} sent, and not checked in the replies"
+                         for unchecked in [sorted(unchecked)] if unchecked]
+        self.CHECKS = (("output-fields", self.check_output), ("failure-criteria", self.check_criteria),
+                       ("expectation", self.check_expectation))
+
+    def value_of(self, output):
+        """What of an output is compared: an object or value as it is, a text without outer white space or its extract."""
+        if self.schema is not None:
+            return output
+        text = output.strip()
+        if self.extract is None:
+            return Reply(text)
+        found = None
+        for found in re.finditer(self.extract, text):
+            pass
+        return Reply(found[1].strip()) if found and found[1] is not None else None
+
+    def check_output(self, case, output):
+        """What keeps an output from being of the right shape."""
+        if self.schema is not None:
+            return "; ".join(itertools.islice(misfits(self.schema, output), 5)) or None
+        if not isinstance(output, str):
+            return f"the reply is {brief(output)}, not a text"
+        return f"nothing in the reply matches {brief(self.extract)}" if self.value_of(output) is None else None
+
+    def check_criteria(self, case, output):
+        """The first criterion that fails this output whatever else holds."""
+        for criterion in case.get("failure_criteria", ()):
+            name, expected = criterion.get("field"), criterion.get("is", criterion.get("equals"))
+            whole = output if self.schema is not None else Reply(output.strip())
+            if name is not None and name not in whole:
+                continue
+            value = whole if name is None else whole[name]
+            if "is" not in criterion:
+                expected = {"equals": expected}
+            if unmet(expected, value, "exact") is None:
+                return f"{name or 'the reply'} is {brief(value)}: {criterion['why']}"
+        return None
+
+    def check_expectation(self, case, output):
+        """The expected fields that the output does not match, or the value."""
+        value, expected = self.value_of(output), case["expect"]
+        if self.schema is None or not by_field(self.schema):
+            lacking = unmet(expected, value, self.compare or "exact")
+            return lacking and f"the {'extract' if self.extract else 'reply'} is {brief(value)}, expected {lacking}"
+        found = []
+        for field, wanted in expected.items():
+            how = (self.compare or {}).get(field, "exact")
+            if field not in value:
+                found.append(f"{field} is missing, expected {words_for(wanted, how)}")
+            elif unmet(wanted, value[field], how):
+                found.append(f"{field} is {brief(value[field])}, expected {unmet(wanted, value[field], how)}")
+        return "; ".join(found) or None
+
+    def parts(self, field):
+        """(schema, way to compare) of a field of the reply, or of the whole reply for None."""
+        if field is None:
+            return self.schema if self.schema is not None else TEXT_REPLY, "exact"
+        extra = self.schema.get("additionalProperties")
+        return self.schema.get("properties", {}).get(field, extra if isinstance(extra, dict) else {}), (self.compare or {}).get(field, "exact")
+
+    def expect_problems(self, expected):
+        """What is wrong with what a case expects."""
+        if self.schema is None or not by_field(self.schema):
+            yield from expectation_problems_of(expected, self.parts(None)[0], self.compare or "exact", "expect")
+        elif not isinstance(expected, dict):
+            yield f'expect is {brief(expected)}, not an object of fields such as {{"{next(iter(self.schema.get("properties") or ["total"]))}": …}}'
+        else:
+            for field, wanted in expected.items():
+                problem = field_problem(self.schema, field)
+                if problem:
+                    yield f"expect: {problem}"
+                else:
+                    yield from (f"expect: {text}" for text in expectation_problems_of(wanted, *self.parts(field), field))
+
+    def criterion_problems(self, criterion, expected):
+        """What is wrong with one failure criterion."""
+        keys = set(criterion) if isinstance(criterion, dict) else set()
+        if "why" not in keys or not keys <= {"field", "is", "equals", "why"} or len(keys & {"is", "equals"}) != 1:
+            yield f"it is not {CRITERION_SHAPE}"
+            return
+        field, condition = criterion.get("field"), criterion["is"] if "is" in criterion else {"equals": criterion["equals"]}
+        if not isinstance(criterion["why"], str) or not criterion["why"].strip():
+            yield "it has no reason in why"
+        if field is not None and (self.schema is None or not by_field(self.schema)):
+            yield "the reply has no fields: leave field out"
+        elif field is not None and field_problem(self.schema, field):
+            yield field_problem(self.schema, field)
+        else:
+            schema, how = self.parts(field)
+            problems = list(expectation_problems_of(condition, schema, "exact", field or "the reply"))
+            yield from problems
+            wanted = expected.get(field, ABSENT) if field is not None and isinstance(expected, dict) else expected if field is None and self.schema is None and not self.extract else ABSENT
+            if wanted is not ABSENT and not problems and not is_check(wanted) and unmet(condition, Reply(wanted) if self.schema is None and isinstance(wanted, str) else wanted, "exact") is None:
+                yield f"it fails the very {field or 'reply'} that expect asks for"
+
+    def case_problems(self, case):
+        """What is wrong with the expectations of a case, one text a problem."""
+        criteria = case.get("failure_criteria", [])
+        problems = list(self.expect_problems(case.get("expect")))
+        if not isinstance(criteria, list):
+            return problems + [f"failure_criteria is {brief(criteria)}, not a list of {CRITERION_SHAPE}"]
+        return problems + [f"failure_criteria[{number}]: {problem}" for number, criterion in enumerate(criteria)
+                           for problem in self.criterion_problems(criterion, case.get("expect"))]
+
+
+# What is asked
+
+ROLES = ("system", "user", "assistant")
+
+
+def filled(template: str, case_input) -> str:
+    """A message template with a case's input in it: ("Sort {input.subject}", {"subject": "Bill"}) → "Sort Bill"."""
+    def text_for(found):
+        value = case_input if found[1] is None else case_input[found[1]]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return PLACEHOLDER.sub(text_for, template)
+
+
+def with_prompt(asked: dict, prompt=None, system_prompt=None) -> dict:
+    """What is asked with another last user message, another system message (none where it is "")."""
+    messages = [dict(message) for message in asked["messages"]]
+    if prompt is not None:
+        users = [message for message in messages if message["role"] == "user"]
+        if not users:
+            messages.append({"role": "user"})
+        (users or messages)[-1]["content"] = prompt
+    if system_prompt is not None:
+        first = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        messages = first + [message for message in messages if message["role"] != "system"]
+    return {**asked, "messages": messages}
+
+
+def asked_problems(asked: dict, cases: list) -> list:
+    """What is wrong between the placeholders of what is asked and the inputs of the cases, as texts."""
+    inputs = [(case.get("id"), case["input"]) for case in cases if isinstance(case, dict) and case.get("input") is not None]
+    placeholders = [found for message in asked["messages"] for found in PLACEHOLDER.finditer(message["content"])]
+    if inputs and not placeholders:
+        return ["the prompt has no {input}, so that every case would be asked the same: put {input} where its input goes"]
+    known = {key for _, given in inputs if isinstance(given, dict) for key in given}
+    problems = []
+    for field in dict.fromkeys(found[1] for found in placeholders if found[1] is not None):
+        lacking = [name for name, given in inputs if not isinstance(given, dict) or field not in given]
+        if inputs and len(lacking) == len(inputs):
+            problems.append(f"the prompt has {{input.{field}}}, and no case's input has that field{nearest(field, known)}")
+        else:
+            problems += [f"case {name}: its input has no field {json.dumps(field)}, which the prompt has as {{input.{field}}}" for name in lacking]
+    return problems
+
+
+def messages_of(document, folder, problems) -> list:
+    """The messages that a task file asks with; adds to the problems what is wrong with them."""
+    given = [key for key in ("prompt", "prompt_file", "messages") if document.get(key) is not None]
+    if len(given) != 1:
+        problems.append(f"give one of prompt, prompt_file and messages, {'not ' + listed(given, 'and') if given else 'it has none: it says what is asked, with {input} for the input of a case'}")
+        return []
+    messages, system = document.get("messages"), document.get("system_prompt")
+    if messages is not None:
+        if system is not None:
+            problems.append("system_prompt cannot go with messages: put it first among them, as role system")
+        fine = isinstance(messages, list) and messages and all(
+            isinstance(message, dict) and set(message) == {"role", "content"} and message["role"] in ROLES
+            and isinstance(message["content"], str) for message in messages)
+        if not fine:
+            problems.append('messages is not a list of {"role": "system", "user" or "assistant", "content": TEXT}')
+        return messages if fine else []
+    prompt = document[given[0]]
+    for key, text in ((given[0], prompt), ("system_prompt", system)):
+        if text is not None and (not isinstance(text, str) or not text.strip()):
+            problems.append(f"{key} is empty or not text")
+            return []
+    if given == ["prompt_file"]:
+        try:
+            prompt = read_prompt(Path(folder, prompt))
+        except (RunError, OSError) as error:
+            problems.append(f"prompt_file: {error.strerror + ': ' + prompt if isinstance(error, OSError) else error}")
+            return []
+    return [{"role": "system", "content": system}] * (system is not None) + [{"role": "user", "content": prompt}]
+
+
+def read_prompt(path) -> str:
+    """The text of a prompt's file without its last line break; RunError when it is blank or no UTF-8."""
+    text = read_text(path).replace("\r\n", "\n")
+    if not text.strip():
+        raise RunError(f"{path}: the file is empty")
+    return text[:-1] if text.endswith("\n") else text
+
+
+def read_task_file(path) -> tuple:
+    """(task, problems) of a task file; parts with a fault are left out of the task."""
+    document, unchecked = read_json(path), set()
+    if not isinstance(document, dict):
+        raise RunError(f'{path}: not a task: it is no object {{"name": …, "prompt": …, "cases": […]}}')
+    problems = [f"unknown key {json.dumps(key)}{nearest(key, TASK_KEYS) or '; a task has ' + ', '.join(TASK_KEYS)}"
+                for key in document if key not in TASK_KEYS]
+    faults = list(definition_problems(document, unchecked))
+    problems += [problem for _, problem in faults]
+    messages = messages_of(document, os.path.dirname(path), problems)
+    options, think = document.get("options") or {}, document.get("think")
+    if not isinstance(options, dict):
+        problems.append(f'options is {brief(options)}, not an object such as {{"temperature": 0.2}}')
+    if not isinstance(think, (str, bool, type(None))):
+        problems.append(f'think is {brief(think)}, not a setting such as "off"')
+    spoilt = {key for key, _ in faults}
+    definition = {key: document.get(key) for key in GRADING_KEYS if key not in spoilt}
+    if "schema" in spoilt:
+        definition.update(schema={}, compare=None)
+    asked = {"messages": messages, "schema": document.get("schema"), "options": options, "think": think}
+    return DataTask({**definition, "name": definition.get("name", "task")}, asked, document.get("cases")), problems
+
+
+# Tasks and cases
+
+def is_task_file(spec) -> bool:
+    return str(spec).lower().endswith(".json")
+
+
 def load_task(name: str):
-    """The task module of that name: it has NAME, CHECKS and case_problems."""
+    """The task module of that name (it has NAME, CHECKS and case_problems), or the DataTask of a .json file."""
+    if is_task_file(name):
+        task, problems = task_of_file(name)
+        return raise_problems(name, problems) or task
     task = import_named(name, "task")
     missing = [part for part in ("NAME", "CHECKS", "case_problems") if not hasattr(task, part)]
     if missing:
@@ -273,9 +891,11 @@ def load_task(name: str):
 
 
 def task_identity(task) -> dict:
-    """{name, sha256} of a task module; the hash is over its source with newlines normalised.
+    """{name, sha256} of a task: over the source of a module, newlines normalised; over what grades in a DataTask.
 
-    A guard at its end grades nothing and is left out."""
+    A guard at a module's end grades nothing and is left out."""
+    if isinstance(task, DataTask):
+        return {"name": task.NAME, "sha256": sha256(canonical([CHECKS_VERSION, task.schema, task.extract, task.compare]))}
     source = Path(task.__file__).read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     source = re.sub(rb'\n\n+if __name__ == "__main__":\n(?:[ \t].*\n|\n)*\Z', b"\n", source)
     return {"name": task.NAME, "sha256": hashlib.sha256(source).hexdigest()}
@@ -292,7 +912,7 @@ def expectation_problems(case, task):
         if "failure_criteria" in case:
             problems.append("failure_criteria cannot go with expect_rejection: there is no output to check")
         return problems
-    if case["expect"] in ({}, None):
+    if case["expect"] == {} or case["expect"] is None and not isinstance(task, DataTask):
         return ["nothing to check: expect names no field"]
     try:
         return [str(problem) for problem in task.case_problems(case)]
@@ -309,10 +929,11 @@ def one_case_problems(case, task):
                 if not isinstance(case.get(key), str) or not case[key].strip()]
     if case.get("split") not in SPLITS:
         problems.append(f"split is {json.dumps(case.get('split'))}, not one of {', '.join(SPLITS)}")
-    if "input" not in case or not isinstance(case["input"], (str, type(None))):
-        problems.append("input is not there" if "input" not in case else "input is neither text nor null")
-    problems += [f"unknown key {json.dumps(key)}{nearest(key, CASE_KEYS)}" for key in case
-                 if key not in CASE_KEYS and nearest(key, CASE_KEYS)]
+    data = isinstance(task, DataTask)
+    if "input" not in case or not isinstance(case["input"], (str, type(None), *[dict] * data)):
+        problems.append(f"input is neither text{', an object' * data} nor null" if "input" in case else "input is not there")
+    problems += [f"unknown key {json.dumps(key)}{nearest(key, CASE_KEYS) or '; a case has ' + ', '.join(CASE_KEYS)}"
+                 for key in case if key not in CASE_KEYS and (data or nearest(key, CASE_KEYS))]
     return problems + expectation_problems(case, task)
 
 
@@ -339,16 +960,161 @@ def case_file_problems(document, task):
     return problems
 
 
+def raise_problems(path, problems) -> None:
+    """CaseError where there are any, each a line with the file's name."""
+    if problems:
+        raise CaseError("\n".join(printable(f"{path}: {problem}") for problem in problems))
+
+
+def completed(case, task, line=None):
+    """A case with what may be left out: its class, its split and, in a file of lines, its id."""
+    if not isinstance(case, dict):
+        return case
+    return {**({"id": str(line)} if line else {}), "class": task.NAME, "split": SPLITS[0], **case}
+
+
+def json_lines(text, path) -> list:
+    """(line number, value) of each line of JSON Lines."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    cases = []
+    for number, line in lines:
+        try:
+            cases.append((number, parse_json(line)))
+        except ValueError as error:
+            raise RunError(f"{path}: line {number}: not JSON: {error}") from None
+    return cases
+
+
+def cell_value(text, schema):
+    """A cell of CSV as what the schema calls it: a text where it may be one, else JSON."""
+    if "string" in kinds_of(schema) and not (kinds_of(schema) == tuple(KINDS) and text.lower() in ("true", "false")):
+        return text
+    try:
+        return parse_json(text.lower() if text.lower() in ("true", "false", "null") else text)
+    except ValueError:
+        return text
+
+
+def cell_schema(column, task):
+    """The schema of what a column holds."""
+    name, _, field = column.partition(".")
+    if name in ("failure_criteria", "expect" if not field and isinstance(task, DataTask) and task.schema else ""):
+        return {"type": ["object", "array"]}
+    if name != "expect":
+        return {"type": "string"}
+    return (task.parts(field or None)[0] if field or task.schema is None else {}) if isinstance(task, DataTask) else {}
+
+
+def csv_rows(text, path):
+    """(number of its first line, cells) of each row of a CSV file that is not blank."""
+    csv.field_size_limit(1 << 30)
+    head = text.split("\n", 1)[0]
+    delimiter = next((mark for mark in ",;\t" if re.search(rf'(^|[{mark}"])input($|["{mark}.\r])', head)), ",")
+    rows, begun = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
+    try:
+        for cells in rows:
+            if any(cell.strip() for cell in cells):
+                yield begun, cells
+            begun = rows.line_num + 1
+    except csv.Error as error:
+        raise RunError(f"{path}: line {begun}: not CSV: {error}") from None
+
+
+def csv_cases(text, path, task) -> list:
+    """(line number, case) of each row of CSV with a header; an empty cell leaves its field out."""
+    rows = list(csv_rows(text, path))
+    if not rows:
+        raise RunError(f"{path}: no header: the first line names the columns, such as id,input,expect")
+    columns, cases = [name.strip() for name in rows[0][1]], []
+    known = [*CASE_KEYS, *(name for name in columns if name.partition(".")[0] in ("input", "expect"))]
+    for name in columns:
+        if name not in known or columns.count(name) > 1:
+            raise RunError(f"{path}: line {rows[0][0]}: " + (f"the column {json.dumps(name)} stands twice" if name in known else
+                           f"unknown column {json.dumps(name)}{nearest(name, CASE_KEYS) or '; a case has ' + ', '.join(CASE_KEYS)}"))
+    for line, cells in rows[1:]:
+        if len(cells) > len(columns):
+            raise RunError(f"{path}: line {line}: {len(cells)} cells where the header has {len(columns)}: put a text with a comma into quotes")
+        case = {}
+        for column, cell in zip(columns, cells):
+            name, dot, field = column.partition(".")
+            if cell == "" and column != "input":
+                continue
+            value = cell_value(cell, cell_schema(column, task))
+            if dot:
+                case.setdefault(name, {})
+                if isinstance(case[name], dict):
+                    case[name][field] = value
+            else:
+                case[name] = value
+        cases.append((line, case))
+    return cases
+
+
+def read_case_file(path, task) -> dict:
+    """The document {"name", "cases"} of a case file (JSON, JSON Lines, CSV) or task file, cases completed."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (".jsonl", ".ndjson", ".csv"):
+        text = read_text(path)
+        found = csv_cases(text, path, task) if suffix == ".csv" else json_lines(text, path)
+        return {"name": Path(path).stem, "cases": [completed(case, task, line) for line, case in found]}
+    document = read_json(path)
+    if isinstance(task, DataTask):
+        if isinstance(document, list):
+            document = {"name": Path(path).stem, "cases": document}
+        if isinstance(document, dict) and isinstance(document.get("cases"), list):
+            return {"name": document.get("name"), "cases": [completed(case, task) for case in document["cases"]]}
+    return document
+
+
+def case_set_of(document, task) -> dict:
+    """The case set {name, sha256, cases} of a document without problems."""
+    hashed = document["cases"] if isinstance(task, DataTask) else document
+    return {"name": document["name"], "sha256": sha256(canonical(hashed)), "cases": document["cases"]}
+
+
 def load_cases(path, task) -> dict:
     """The case set {name, sha256, cases} of a file; CaseError lists all its problems, one a line."""
     try:
-        document = read_json(path)
+        document = read_case_file(path, task)
     except RunError as error:
         raise CaseError(printable(str(error))) from None
-    problems = case_file_problems(document, task)
-    if problems:
-        raise CaseError("\n".join(f"{printable(str(path))}: {problem}" for problem in problems))
-    return {"name": document["name"], "sha256": sha256(canonical(document)), "cases": document["cases"]}
+    raise_problems(path, case_file_problems(document, task))
+    return case_set_of(document, task)
+
+
+def task_of_file(path) -> tuple:
+    """(task, problems) of a task file; CaseError when it cannot be read at all."""
+    try:
+        return read_task_file(path)
+    except RunError as error:
+        raise CaseError(printable(str(error))) from None
+
+
+def load_plan(task_spec: str, cases_path=None) -> tuple:
+    """(task, case set): the cases of that file, else of the task file itself or those beside the tool for triage_task.
+
+    CaseError lists all problems of both files."""
+    if not is_task_file(task_spec):
+        task = load_task(task_spec)
+        if cases_path is None and task_spec != "triage_task":
+            raise UsageError(f"task {task_spec} has no cases of its own: give them with --cases FILE")
+        return task, load_cases(DEFAULT_CASES if cases_path is None else cases_path, task)
+    task, problems = task_of_file(task_spec)
+    found = [f"{task_spec}: {problem}" for problem in problems]
+    source = task_spec if cases_path is None else cases_path
+    try:
+        if cases_path is None and task.cases is None:
+            raise RunError(f"{task_spec}: it has no cases: write them under \"cases\", or give a file with --cases")
+        document = read_case_file(source, task)
+        problems = case_file_problems(document, task)
+        if isinstance(document, dict) and isinstance(document.get("cases"), list) and task.asked["messages"]:
+            problems += asked_problems(task.asked, document["cases"])
+        found += [f"{source}: {problem}" for problem in problems]
+    except RunError as error:
+        found.append(str(error))
+    if found:
+        raise CaseError("\n".join(map(printable, dict.fromkeys(found))))
+    return task, case_set_of(document, task)
 
 
 def is_trial_count(value) -> bool:
@@ -374,14 +1140,6 @@ def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) ->
 
 
 # Systems and one call
-
-def filled(template: str, case_input) -> str:
-    """A message template with a case's input in it: ("Sort {input.subject}", {"subject": "Bill"}) → "Sort Bill"."""
-    def text_for(found):
-        value = case_input if found[1] is None else case_input[found[1]]
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return PLACEHOLDER.sub(text_for, template)
-
 
 def has(system, name):
     """Whether an object has an attribute, found without running a property."""
@@ -538,10 +1296,6 @@ def record(system, case_set: dict, splits, trials: int, include_held_out: bool =
             responses[case["id"]].append(attempt(system, case, trial))
     return {"harness_version": HARNESS_VERSION, "system": system_identity(system),
             "case_set_sha256": case_set["sha256"], "splits": list(splits), "trials": trials, "responses": responses}
-
-
-def is_number(value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def response_problem(response):
@@ -741,7 +1495,7 @@ def silence() -> None:
 def unusual(args) -> list:
     """The words that name a command's task and cases again, where they are not the usual ones."""
     usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(DEFAULT_CASES)))
-    return [word for option, value, default in usual if value != default for word in (option, as_word(value))]
+    return [word for option, value, default in usual if value not in (default, "None") for word in (option, as_word(value))]
 
 
 def as_word(path) -> str:
@@ -791,8 +1545,8 @@ def parse_args(argv):
     run = commands.add_parser("run", description=__doc__, help="grade a recording into a run record")
     run.add_argument("--recording", required=True, metavar="R", help="the recording to grade")
     run.add_argument("--out", required=True, metavar="RUN", help="the run record to write")
-    run.add_argument("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
-    run.add_argument("--cases", default=DEFAULT_CASES, help="the case file (default: the one beside this script)")
+    run.add_argument("--task", default="triage_task", help="a task file or module (default: %(default)s)")
+    run.add_argument("--cases", help="the case file (default: the task file's own, or the one beside this script)")
     run.add_argument("--regrade", action="store_true", help="grade with checks that have changed since the run")
     return parser.parse_args(argv)
 
@@ -800,8 +1554,7 @@ def parse_args(argv):
 def run(argv=None) -> int:
     """Grade a recording into a run record."""
     args = parse_args(argv)
-    task = load_task(args.task)
-    case_set = load_cases(args.cases, task)
+    task, case_set = load_plan(args.task, args.cases)
     if is_irreplaceable(args.recording):
         raise RunError(f"{args.recording}: this is a log: bench.py --log {args.recording} --convert makes a recording "
                        "of it")
