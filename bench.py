@@ -936,10 +936,7 @@ class Run:
         """The verdict on a logged row, which is kept; None where nobody grades. The first check that raises is told."""
         if not self.grade:
             return None
-        try:
-            verdict, _, reason = self.grade(self.by_id[row["case_id"]], row)
-        except RunError as error:
-            verdict, reason = "incomplete", f"CheckError: {error}"
+        verdict, _, reason = self.grade(self.by_id[row["case_id"]], row)
         self.verdicts[row["case_id"]][row["trial"]] = verdict
         if verdict == "incomplete" and reason.startswith("CheckError:") and not self.check_raised:
             self.check_raised = True

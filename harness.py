@@ -1265,8 +1265,8 @@ def metadata_of(system, trial, error) -> dict:
 
 def failure(system, trial, error, latency_s) -> dict:
     """The response of a trial whose call raised."""
-    # NotRun is the word for a planned trial without a row, which no row may claim.
-    types = [name for name in error_types(error) if name not in ("", "NotRun")] or ["Exception"]
+    # NotRun is the word for a planned trial without a row, CheckError for one that could not be graded: no row claims them.
+    types = [name for name in error_types(error) if name not in ("", "NotRun", "CheckError")] or ["Exception"]
     return {"error": {"types": types, "message": message_of(error)},
             "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
 
@@ -1367,7 +1367,9 @@ def grade_error(case, error):
 
 
 def grade(task, case: dict, response: dict) -> tuple:
-    """(verdict, check, reason) of one response: pass, fail or incomplete; the first check that fails names it."""
+    """(verdict, check, reason) of one response: pass, fail or incomplete; the first check that fails names it.
+
+    A check that raises, or returns what is no reason, is no fault of the output: that trial is incomplete."""
     if "error" in response:
         return grade_error(case, response["error"])
     if "expect_rejection" in case:
@@ -1377,21 +1379,12 @@ def grade(task, case: dict, response: dict) -> tuple:
         try:
             reason = check(case, response["output"])
         except Exception as error:      # a check is the task's own code
-            raise RunError(f"check {name} raised {type(error).__name__} on case {case['id']}: {error}") from error
+            return "incomplete", None, f"CheckError: check {name} raised {type(error).__name__}: {message_of(error)}"
         if reason is not None and not (isinstance(reason, str) and reason):
-            raise RunError(f"check {name} returned {reason!r} on case {case['id']}, not a reason or None")
+            return "incomplete", None, f"CheckError: check {name} returned {reason!r:.60}, not a reason or None"
         if reason is not None:
             return "fail", name, reason
     return "pass", None, None
-
-
-def graded_row(task, case, trial, response):
-    """One row of a run record."""
-    try:
-        verdict, check, reason = grade(task, case, response)
-    except RunError as error:
-        raise RunError(f"{error} (trial {trial})") from error
-    return result_row(case, trial, response, verdict, check, reason)
 
 
 def result_row(case, trial, response, verdict, check, reason) -> dict:
@@ -1443,7 +1436,7 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
     cases = plan(case_set, recording["splits"], recording["trials"], include_held_out=True)
     recording = {**recording, "responses": {case["id"]: recording["responses"][case["id"]] for case in cases}}
     return {"manifest": run_manifest(recording, task, case_set, recording_sha256(recording)),
-            "results": [graded_row(task, case, trial, response) for case in cases
+            "results": [result_row(case, trial, response, *grade(task, case, response)) for case in cases
                         for trial, response in enumerate(recording["responses"][case["id"]])]}
 
 

@@ -427,14 +427,31 @@ class RecordingsAndRunRecords(InFolder):
             with self.subTest(text=text):
                 self.assert_refused(text, harness.replay, recording, triage_task, self.cases)
 
-    def test_a_check_that_raises_is_the_graders_fault(self):
-        task = SimpleNamespace(NAME="x", CHECKS=(("division", lambda case, output: 1 / 0),), __file__=triage_task.__file__)
-        self.assert_refused("check division raised ZeroDivisionError on case a: division by zero (trial 0)",
-                            harness.replay, self.recording(), task, self.cases)
+    def replayed(self, check):
+        """The run record of a recording graded with one check, named c."""
+        task = SimpleNamespace(NAME="x", CHECKS=(("c", check),), __file__=triage_task.__file__)
+        return harness.replay(self.recording(), task, self.cases)["results"]
 
-    def test_a_check_that_returns_no_reason_is_the_graders_fault(self):
-        task = SimpleNamespace(NAME="x", CHECKS=(("truth", lambda case, output: False),), __file__=triage_task.__file__)
-        self.assert_refused("check truth returned False", harness.replay, self.recording(), task, self.cases)
+    def test_a_check_that_raises_makes_the_trials_incomplete_that_it_was_to_judge(self):
+        self.assertEqual([(row["verdict"], row["check"], row["reason"]) for row in self.replayed(lambda case, output: 1 / 0)[:2]],
+                         [("incomplete", None, "CheckError: check c raised ZeroDivisionError: division by zero")] * 2)
+
+    def test_a_check_that_raises_at_one_trial_leaves_the_others_their_verdict(self):
+        left = iter([None, 1])
+        rows = self.replayed(lambda case, output: next(left) and 1 / 0)
+        self.assertEqual([row["verdict"] for row in rows], ["pass", "incomplete", "fail", "fail"])
+
+    def test_what_is_no_reason_and_an_error_without_a_text_are_told(self):
+        class Odd(Exception):
+            def __str__(self):
+                raise KeyError("x")
+        for check, text in ((lambda case, output: False, "check c returned False, not a reason or None"), (lambda case, output: "", "check c returned ''"),
+                            (mock.Mock(side_effect=Odd()), "check c raised Odd: its text raised KeyError")):
+            self.assertIn(f"CheckError: {text}", self.replayed(check)[0]["reason"])
+
+    def test_no_system_can_claim_a_check_error(self):
+        response = harness.attempt(Scripted(lambda case, trial: type("CheckError", (ValueError,), {})("x")), case(), 0)
+        self.assertEqual(response["error"]["types"], ["ValueError"])
 
     def test_changed_checks_grade_an_old_run_only_on_purpose(self):
         recording = {**self.recording(), "provenance": {"task": {"name": "inbox-triage", "sha256": "0" * 64}}}
