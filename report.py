@@ -380,7 +380,7 @@ class Record:
 
     def __init__(self, manifest, cases, refused, rows):
         self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
-        self.trials, self.asked = manifest["trials"], {}
+        self.trials, self.names, self.asked = manifest["trials"], list(cases), {}
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
         size = len(cases) * self.trials
         self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
@@ -605,7 +605,7 @@ def check_records(records, names) -> list:
             if manifest[key] != first[key]:
                 told = [f"{part[key]['name']} {part[key]['sha256'][:12]}" for part in (manifest, first)]
                 raise RunError(f"{name} is of the {what} {told[0]}, {names[0]} of {told[1]}: report them apart")
-        if list(record.cases) != list(records[0].cases):
+        if record.names != records[0].names:
             raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
     return records
 
@@ -622,7 +622,7 @@ def tally(counted) -> dict:
 
 def case_report(record, number) -> dict:
     """The figures of one case."""
-    where, name = record.of(number), list(record.cases)[number]
+    where, name = record.of(number), record.names[number]
     won, absent = record.count("pass", where), record.count("not run", where)
     ran = record.trials - absent
     report = {"class": record.cases[name], "pass": won, "fail": record.count("fail", where),
@@ -810,7 +810,7 @@ def comparison(records, titles, policy) -> dict:
         return {**result, "not_compared": reason}
     calls = [model_calls(record) for record in records]
     result["model_calls"] = {"trials": calls[0]["trials"], "passed": [call["pass"] for call in calls]}
-    return {**result, **compared(*(record.matrix() for record in records), list(records[0].cases), policy)}
+    return {**result, **compared(*(record.matrix() for record in records), records[0].names, policy)}
 
 
 def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False) -> dict:
@@ -834,7 +834,7 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
 
 def verdict_line(case_id, record) -> str:
     """A case that does not pass: its count, and its first failing trial's check and reason."""
-    where = record.of(list(record.cases).index(case_id))
+    where = record.of(record.names.index(case_id))
     trial = next(trial for trial, kind in enumerate(record.verdicts[where]) if ENDS[kind] != "pass")
     _, check, reason = record.table[record.endings[where][trial]]
     told = why_not_passed({"check": check, "reason": reason})
