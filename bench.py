@@ -54,7 +54,8 @@ except ImportError:     # Windows
     fcntl = None
     import msvcrt
 
-BENCH_VERSION = "1"
+BENCH_VERSION = "2"
+READABLE = ("1", "2")       # logs of the first version hold neither their cases nor the command that began them
 # Of the header, what makes a log's plan; the rest describes how the first run came about.
 COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
 SPLITS = ("development",)
@@ -122,16 +123,27 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def header_for(system, case_set: dict, splits, trials: int, budget_s=None, hardware=None, task=None) -> dict:
-    """A log's first line: the compared plan, then what describes the first run."""
+def task_entry(task) -> dict:
+    """What a header says of a task: its name and hash, and the data that grades or the module's name."""
+    data = {"data": task.definition} if isinstance(task, harness.DataTask) else {"module": task.__name__}
+    return {**harness.task_identity(task), **data}
+
+
+def header_for(system, case_set: dict, splits, trials: int, budget_s=None, hardware=None, task=None,
+               told=None) -> dict:
+    """A log's first line: the compared plan, then what describes the first run, which told adds to: {key: value}."""
     cases = harness.plan(case_set, splits, trials)
     environment = {"python": platform.python_version(), "platform": platform.platform(), "hardware": hardware}
     header = {"bench_version": BENCH_VERSION, "harness_version": harness.HARNESS_VERSION,
               "case_set_sha256": case_set["sha256"], "system": harness.system_identity(system),
               "splits": list(splits), "trials": trials,
               "case_inputs": {case["id"]: input_hash(case) for case in cases},
-              "started_at": utc_now(), "budget_s": budget_s, "environment": environment}
-    return {**header, "task": harness.task_identity(task)} if task else header
+              "started_at": utc_now(), "budget_s": budget_s, "environment": environment,
+              **({"task": task_entry(task)} if task else {}),
+              "cases": cases, "case_set": {"name": case_set["name"], "sha256": case_set["sha256"]}}
+    if harness.has(system, "asked"):
+        header["asked"] = harness.exact(system.asked, "prompt")
+    return {**header, **(told or {})}
 
 
 def shown(value) -> str:
@@ -165,7 +177,8 @@ def excerpts(old, new) -> tuple:
 
 def check_plan(path, logged, now):
     """PlanDiffers when a log's header is of another plan, naming each key with both values."""
-    found = differences({key: logged[key] for key in COMPARED}, {key: now[key] for key in COMPARED})
+    keys = [key for key in COMPARED if key != "bench_version" or logged[key] not in READABLE]
+    found = differences({key: logged[key] for key in keys}, {key: now[key] for key in keys})
     if found:
         keys = "; ".join("{} is {} in the log, {} now".format(key, *excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
