@@ -59,6 +59,7 @@ READABLE = ("1", "2")       # logs of the first version hold neither their cases
 # Of the header, what makes a log's plan; the rest describes how the first run came about.
 COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
 SPLITS = ("development",)
+TRIAGE = "inbox-triage"     # the tool's own task, whose logs need not be told apart from those of others
 HEADER_START = harness.IRREPLACEABLE + b': "'
 ROW_START = ord("{")
 # A second process takes 20 ms to begin and to report; so many bytes take ten times that.
@@ -109,6 +110,11 @@ class Interrupted(BaseException):
 
 # The plan and its header
 
+def is_data(task) -> bool:
+    """Whether a task was read from a file of data, not imported."""
+    return isinstance(task, harness.DataTask)
+
+
 def schedule(cases: list, trials: int) -> list:
     """(case, trial) of every planned trial in trial-major order."""
     return [(case, trial) for trial in range(trials) for case in cases]
@@ -125,8 +131,14 @@ def utc_now() -> str:
 
 def task_entry(task) -> dict:
     """What a header says of a task: its name and hash, and the data that grades or the module's name."""
-    data = {"data": task.definition} if isinstance(task, harness.DataTask) else {"module": task.__name__}
+    data = {"data": task.definition} if is_data(task) else {"module": getattr(task, "__name__", None)}
     return {**harness.task_identity(task), **data}
+
+
+def identity_in(header):
+    """{name, sha256} of the task of a header, or None."""
+    entry = header.get("task")
+    return {key: entry[key] for key in ("name", "sha256") if key in entry} if entry is not None else None
 
 
 def header_for(system, case_set: dict, splits, trials: int, budget_s=None, hardware=None, task=None,
@@ -144,6 +156,11 @@ def header_for(system, case_set: dict, splits, trials: int, budget_s=None, hardw
     if harness.has(system, "asked"):
         header["asked"] = harness.exact(system.asked, "prompt")
     return {**header, **(told or {})}
+
+
+def part_of(case_set, cases) -> dict:
+    """Some cases of a case set as a case set of their own."""
+    return {"name": case_set["name"], "sha256": harness.sha256(harness.canonical(cases)), "cases": cases}
 
 
 def shown(value) -> str:
@@ -195,11 +212,16 @@ def header_problem(header):
         return f"trials is not a whole number from 1 to {harness.MAX_TRIALS}"
     if not isinstance(header["splits"], list) or not isinstance(header["system"], dict):
         return "splits or system is of the wrong type"
-    for key in ("case_inputs", "environment", "task"):
+    for key in ("case_inputs", "environment", "task", "case_set", "asked", "files", "subset"):
         if not isinstance(header.get(key, {}), dict):
             return f"{key} is not an object"
-    if not isinstance(header.get("from", []), list):
-        return "from is not a list"
+    for key in ("from", "cases", "command"):
+        if not isinstance(header.get(key, []), list):
+            return f"{key} is not a list"
+    if not isinstance(header.get("label", ""), str):
+        return "label is not text"
+    if ("cases" in header) != isinstance(header.get("case_set", {}).get("name"), str):
+        return "cases and case_set's name do not come together"
     if not (header.get("sync") is None or harness.is_trial_count(header["sync"])):
         return "sync is not a whole number from 1 up"
     for key in ("taken_over", "run_again"):
@@ -356,11 +378,12 @@ def parts_of(file) -> list:
     """[(start, stop)] of the parts of a log's rows, each for a process of its own; one part where more do not pay."""
     file.seek(0)
     file.readline()
-    bounds, size = [file.tell()], file.seek(0, os.SEEK_END)
+    begin, size = file.tell(), file.seek(0, os.SEEK_END)
+    bounds = [begin]
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1      # elsewhere no process is copied safely
     parts = min(cores, MOST_PARTS, size // PART_BYTES)
     for part in range(1, parts):
-        file.seek(size * part // parts)
+        file.seek(begin + (size - begin) * part // parts)
         file.readline()
         bounds.append(file.tell())
     return [(start, stop) for start, stop in zip(bounds, [*bounds[1:], size]) if start < stop]
@@ -437,14 +460,19 @@ def not_run() -> dict:
     return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
 
 
-def plan_of(header) -> dict:
-    """What of a log's header is the plan of its recording."""
-    return {key: header[key] for key in harness.PLAN_KEYS}
+def plan_of(header, case_set) -> dict:
+    """The plan of the recording that a log of these cases is."""
+    return {**{key: header[key] for key in harness.PLAN_KEYS}, "case_set_sha256": case_set["sha256"]}
 
 
 def provenance_of(header) -> dict:
-    """What a recording tells of its log beside the plan: task, environment, what was taken over or run again."""
-    return {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
+    """What a recording tells of its log beside the plan: task, environment, what was taken over or run again, and
+    of newer logs the command that began it, its label, which cases it is of and when it began."""
+    told = {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
+    if "cases" not in header:
+        return told
+    return {**told, **({"task": identity_in(header)} if "task" in header else {}),
+            **{key: header[key] for key in ("command", "label", "subset", "started_at", "sync") if key in header}}
 
 
 def planned_rows(reader, cases):
@@ -457,12 +485,120 @@ def planned_rows(reader, cases):
         yield row
 
 
-def logged_cases(header, log_path, case_set) -> list:
-    """The cases that a log plans; BenchError where the case set is not the log's."""
-    if header["bench_version"] != BENCH_VERSION:
+def log_sources(header) -> tuple:
+    """(the definition of a data task or the name of a module, the case set) that a log holds of its own, or None each."""
+    if "cases" not in header:
+        return None, None
+    entry = header.get("task", {})
+    return entry.get("data", entry.get("module")), {"name": header["case_set"]["name"], "cases": header["cases"],
+                                                    "sha256": header["case_set_sha256"]}
+
+
+def check_own(path, header, task, case_set) -> None:
+    """BenchError when the cases that a log's header holds are not sound, or not those whose inputs it was begun with."""
+    problems = harness.case_file_problems(case_set, task)
+    if not problems and {case["id"]: input_hash(case) for case in case_set["cases"]} != header.get("case_inputs"):
+        problems = ["cases and case_inputs do not agree"]
+    if problems:
+        raise BenchError(f"{path}: line 1: the cases in the header are damaged: {problems[0]}")
+
+
+def own_task(path, own, spec):
+    """The task of a log: made of its data, or the module that the user names; no module runs because a log names it."""
+    if spec is None and isinstance(own, dict):
+        try:
+            return harness.DataTask(own)
+        except harness.CaseError as error:
+            fault = str(error).partition("\n")[0]
+            raise BenchError(f"{path}: line 1: the task in the header is damaged: {fault}") from None
+    if spec is None and own != "triage_task":
+        raise BenchError(f"{path}: its checks are the module {shown(own)}: give it with --task")
+    return harness.load_task(spec or own)
+
+
+def there(path):
+    """The path of a file that is there, None for None; BenchError else."""
+    if path is not None and not (isinstance(path, (str, Path)) and os.path.isfile(path)):
+        raise BenchError(f"{path}: there is no such file here")
+    return path
+
+
+def sources_today(header, task, spec, cases_path) -> tuple:
+    """(task, case set) as they are today: of the files that the user names, else of those that a log says it began with.
+
+    The case set is None where neither does. RunError or CaseError for a file that is not there or has faults."""
+    files = header.get("files", {})
+    spec, cases_path = spec or files.get("task"), cases_path or files.get("cases")
+    if isinstance(spec, str) and harness.is_task_file(spec):
+        return harness.load_plan(there(spec), there(cases_path))
+    if is_data(task):
+        raise BenchError("the log does not say which file its task is from: give it with --task")
+    if cases_path is None and task.__name__ != "triage_task":
+        return task, None
+    return task, harness.load_cases(there(cases_path) or harness.DEFAULT_CASES, task)
+
+
+def changed_since(header, task, case_set, spec, cases_path):
+    """What to say of a log whose task or cases are not in their files as they were when it began, or None."""
+    names = [name for name in (spec, cases_path) if name] or [
+        name for name in header.get("files", {}).values() if name] or [harness.DEFAULT_CASES.name]
+    now, today = sources_today(header, task, spec, cases_path)
+    by_id = {case["id"]: case for case in today["cases"]} if today else {}
+    if today and (harness.task_identity(now) != harness.task_identity(task)
+                  or any(by_id.get(case["id"]) != case for case in case_set["cases"])):
+        return f"{' or '.join(map(str, names))} has changed since this log began"
+    return None
+
+
+def with_inputs_of(path, header, case_set) -> dict:
+    """Of a case set of today the cases that a log is of; BenchError where the input of one is not what was asked."""
+    inputs = header.get("case_inputs")
+    if header["case_set_sha256"] == case_set["sha256"] or inputs is None:
+        return case_set         # without inputs to match only the same cases will do
+    today = {case["id"]: case for case in harness.plan(case_set, header["splits"], header["trials"])}
+    for case_id, was in inputs.items():
+        if case_id not in today:
+            raise BenchError(f"{path}: {case_set['name']} has no case {shown(case_id)} any more, which this log is of: "
+                             "leave --regrade out")
+        if input_hash(today[case_id]) != was:
+            raise BenchError(f"{path}: the input of case {shown(case_id)} has changed, so its replies answer something "
+                             "else: bench.py --from carries the trials of the other cases into a new log")
+    return case_set if len(today) == len(inputs) else part_of(case_set, [today[case_id] for case_id in inputs])
+
+
+def grading_sources(path, header, spec=None, cases_path=None, regrade=False, warn=lambda text: None) -> tuple:
+    """(task, case set) with which a log is graded: what it holds of its own; with regrade what is there today.
+
+    spec and cases_path are what the user names, None where he does not. The log may be hostile."""
+    own, case_set = log_sources(header)
+    if case_set is None:
+        task, case_set = harness.load_plan(spec or "triage_task", cases_path)
+        return task, with_inputs_of(path, header, case_set) if regrade else case_set
+    task = own_task(path, own, None if harness.is_task_file(spec or ".json") else spec)
+    if regrade:
+        task, today = sources_today(header, task, spec, cases_path)
+        if today is not None:
+            return task, with_inputs_of(path, header, today)
+    check_own(path, header, task, case_set)
+    try:
+        changed = changed_since(header, task, case_set, spec, cases_path)
+    except (RunError, harness.CaseError) as error:
+        if spec or cases_path:
+            raise
+        changed = str(error).partition("\n")[0]
+    if changed and (spec or cases_path):
+        raise BenchError(f"{path}: {changed}: name no file to use what the log holds, or add --regrade")
+    if changed and not regrade:
+        warn(f"{path}: {changed}: its own cases and checks are used; --regrade takes today's")
+    return task, case_set
+
+
+def logged_cases(header, log_path, case_set, regrade=False) -> list:
+    """The cases that a log plans; BenchError where the case set is not the log's, nor one of the same inputs."""
+    if header["bench_version"] not in READABLE:
         raise BenchError(f"{log_path}: bench_version is {shown(header['bench_version'])}, this is {BENCH_VERSION}: "
                          "read it with the bench.py that wrote it")
-    if header["case_set_sha256"] != case_set["sha256"]:
+    if header["case_set_sha256"] != case_set["sha256"] and not (regrade and "case_inputs" in header):
         recorded, now = str(header["case_set_sha256"])[:12], case_set["sha256"][:12]
         raise BenchError(f"{log_path}: its case set ({recorded}) is not {case_set['name']} as it is now ({now}): give "
                          "its own with --cases; bench.py --from carries the trials of unchanged inputs into a new log")
@@ -482,16 +618,21 @@ def response_of(row) -> dict:
     return {**response_part(row), "metadata": row["metadata"], "latency_s": row["latency_s"]}
 
 
-def to_recording(log_path, case_set: dict) -> dict:
-    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun."""
+def to_recording(log_path, case_set: dict | None = None) -> dict:
+    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun.
+
+    Without a case set it is of the cases that the log holds; logs of the first version hold none."""
     with open_log(log_path) as file:
         reader = reader_of(file, log_path)
         header = reader.header
+        case_set = case_set or log_sources(header)[1]
+        if case_set is None:
+            raise BenchError(f"{log_path}: a log of the first version does not hold its cases: give them")
         cases = logged_cases(header, log_path, case_set)
         responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
         for row in planned_rows(reader, cases):
             responses[row["case_id"]][row["trial"]] = response_of(row)
-    return {**plan_of(header), "responses": responses, "provenance": provenance_of(header)}
+    return {**plan_of(header, case_set), "responses": responses, "provenance": provenance_of(header)}
 
 
 # Writing a log
@@ -784,7 +925,7 @@ def old_rows(path, file, header, warn) -> tuple:
     warn_of_torn(path, reader, warn)
     for number, problem in damaged:
         warn(f"{path}: line {number} is left out: {problem}")
-    if reader.header.get("task", header.get("task")) != header.get("task"):
+    if identity_in(reader.header) not in (None, identity_in(header)):
         warn(f"{path}: it began with other checks; the new log's trials are graded with today's")
     return reader.header, rows
 
@@ -1184,17 +1325,17 @@ def begin_log(run, reader, header, taken, facts):
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
               redo_unanswered: bool = False, stop_if_hopeless: bool = False, sync_every: int = 1, locked: bool = True,
-              signals=None, grade=None, progress=None, warn=lambda text: None) -> dict:
+              signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
     grade(case, response) gives (verdict, check, reason). progress(counts, elapsed_s, row, verdict) takes each trial;
     its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
     already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
     could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock; every sync_every
-    trials the log is brought onto the disk."""
+    trials the log is brought onto the disk; told is what else the header of a new log says."""
     cases = harness.plan(case_set, splits, trials)
-    header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task), wait_s, clock,
-                       progress)
+    header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task, told),
+                       wait_s, clock, progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path, sync_every, locked, warn) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn)
@@ -1646,12 +1787,51 @@ class Signals:
             signal.signal(signal.SIGCONT, lambda signum, frame: function())
 
 
-def default_log(name: str) -> Path:
-    """The log of a system, named after its whole name, safe on every file system: runs/llama3.2-3b.jsonl."""
+def without(words, *options) -> list:
+    """The words of a command without some options that take a value, and without their values."""
+    words, kept = list(words), []
+    while words:
+        word = words.pop(0)
+        if word in options:
+            words[:1] = []
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept
+
+
+def resume_command(system, path="") -> str:
+    """The command line that resumes the log of a reported system, as its header tells it, as text; "" where it does not.
+
+    A log may be hostile: nothing of it is run, and what a terminal would obey is escaped."""
+    told = system.get("provenance") or {}
+    command = told.get("command")
+    words = [word for word in command[1:] if isinstance(word, str)] if isinstance(command, list) else []
+    if not isinstance(command, list):
+        return ""
+    if told.get("extended"):
+        words = [*without(words, "--trials"), "--trials", str(system["trials_per_case"])]
+    if path:
+        task = told.get("task", {}).get("name")
+        usual = default_log(system["system"]["name"], "" if task == TRIAGE else str(task), told.get("label", ""),
+                            (told.get("subset") or {}).get("words", ()))
+        words = without(words, "--log") + ([] if Path(path) == usual else ["--log", harness.as_word(path)])
+    return printable(shlex.join(["python3", harness.beside_caller("bench.py"), *words]))
+
+
+def file_part(name: str) -> str:
+    """A name as a part of a file's name, safe on every file system: "llama3.2:3b" → "llama3.2-3b"."""
     plain = re.sub(r"[^a-z0-9._-]", "-", name.casefold())[:80].strip(".-") or "system"
     ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and plain == name.replace(":", "-")
     device = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", plain)
-    return Path("runs") / f"{plain if ordinary and not device else f'{plain}-{harness.sha256(name)[:8]}'}.jsonl"
+    return plain if ordinary and not device else f"{plain}-{harness.sha256(name)[:8]}"
+
+
+def default_log(name: str, task: str = "", label: str = "", subset=()) -> Path:
+    """The log of a system: "llama3.2:3b" → runs/llama3.2-3b.jsonl, of another task runs/TASK-MODEL-LABEL.jsonl; that of
+    some of the cases has a + in its name, which no other has."""
+    parts = "-".join(file_part(part) for part in (task, name, label) if part)
+    some = f"+{file_part('-'.join(word.lstrip('-') for word in subset))}" if subset else ""
+    return Path("runs") / f"{parts}{some}.jsonl"
 
 
 def option_pair(text: str) -> tuple:
@@ -1671,8 +1851,8 @@ def parse_args(argv):
                                                       "(short for --system model_triage:TAG)")
     add("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
     add("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
-    add("--task", default="triage_task", help="the module with the checks (default: %(default)s)")
-    add("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
+    add("--task", default="triage_task", help="a task file or module (default: %(default)s)")
+    add("--cases", metavar="FILE", help="the case file (default: the task's own)")
     add("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
     add("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
     add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
@@ -1739,13 +1919,7 @@ def chosen_system(args, case_set):
 
 def extending_command(words, log) -> str:
     """The command that takes the trials of a log over into a longer run."""
-    words, kept = list(words), []
-    while words:
-        word = words.pop(0)
-        if word == "--log":
-            words[:1] = []
-        elif not word.startswith("--log="):
-            kept.append(word)
+    kept = without(words, "--log")
     new = log.with_name(f"{log.stem}-new.jsonl")
     return shlex.join(["python3", sys.argv[0], *kept, "--from", harness.as_word(log), "--log", harness.as_word(new)])
 
@@ -1762,9 +1936,11 @@ def why_stopped(stop, counts) -> str:
     return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
-def report_command(args, regraded) -> str:
-    """The command that reports the log, with the task and the cases where they are not the usual ones."""
-    words = [harness.as_word(args.log), *harness.unusual(args), *(["--regrade"] if regraded else [])]
+def report_command(args, header, regraded) -> str:
+    """The command that reports the log, with the task and the cases where the log does not hold them."""
+    named = harness.unusual(args) if "cases" not in header else \
+        ["--task", args.task] if args.task != "triage_task" and not harness.is_task_file(args.task) else []
+    words = [harness.as_word(args.log), *named, *(["--regrade"] if regraded else [])]
     return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 
@@ -1778,8 +1954,7 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
         print("", *grid_lines(progress.verdicts, progress.refuses, terminal(sys.stdout, args.color)), "", sep="\n")
     if is_hopeless(progress.calls):
         print(printable(hopeless_text(system, progress.calls)))
-    now = harness.task_identity(task)
-    regraded = progress.header.get("task", now) != now
+    regraded = identity_in(progress.header) not in (None, harness.task_identity(task))
     if regraded:
         warn("the checks have changed since this log began: the grid shows what today's make of it")
     called_s = progress.called_s
@@ -1787,7 +1962,7 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     if called_s:
         calls += f", median {format_latency(statistics.median(called_s))}"
     print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(),
-          f"report  {report_command(args, regraded)}", sep="\n", flush=True)
+          f"report  {report_command(args, progress.header, regraded)}", sep="\n", flush=True)
 
 
 def say(function, *arguments) -> None:
@@ -1809,6 +1984,12 @@ def counts_before(args, case_set) -> dict:
             "stopped_by_budget": False}
 
 
+def told_of(args) -> dict:
+    """What else a new log's header says: the command that began it, and the files that it named."""
+    files = {"task": args.task if harness.is_task_file(args.task) else None, "cases": args.cases}
+    return {"files": files, "command": ["bench.py", *args.words]}
+
+
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     """(counts, what stopped the run early or None); raises what kept it from beginning."""
     try:
@@ -1816,7 +1997,7 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
                          task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
                          redo_unanswered=args.redo_unanswered, stop_if_hopeless=args.stop_if_hopeless,
                          sync_every=args.sync_every, locked=not args.no_lock,
-                         signals=signals, progress=progress, warn=progress.warn,
+                         signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
                          grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:
         if error.keys == ["trials"]:
@@ -1830,19 +2011,29 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
         return error.counts, error
 
 
+def convert(args) -> int:
+    """Write the log as a recording."""
+    with open_log(args.log) as file:
+        header = reader_of(file, args.log).header
+    own = log_sources(header)[1]
+    case_set = own if own and not args.cases else harness.load_plan(args.task, args.cases)[1]
+    harness.write(args.convert, to_recording(args.log, case_set))
+    print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
+    return 0
+
+
 def bench(argv=None) -> int:
     """Run, resume or convert; returns the exit status."""
     args = parse_args(argv)
     signals = Signals()
     signals.install()
-    task = harness.load_task(args.task)
-    case_set = harness.load_cases(args.cases, task)
+    if args.convert and args.log:
+        return convert(args)
+    task, case_set = harness.load_plan(args.task, args.cases)
     system = chosen_system(args, case_set)
-    args.log = args.log or default_log(system.name)
+    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME)
     if args.convert:
-        harness.write(args.convert, to_recording(args.log, case_set))
-        print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
-        return 0
+        return convert(args)
     log, progress = args.log.absolute(), Progress(system.name, color=args.color)
     signals.when_continued(progress.forget)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)

@@ -1487,8 +1487,9 @@ def silence() -> None:
 
 def unusual(args) -> list:
     """The words that name a command's task and cases again, where they are not the usual ones."""
-    usual = (("--task", args.task, "triage_task"), ("--cases", str(args.cases), str(DEFAULT_CASES)))
-    return [word for option, value, default in usual if value not in (default, "None") for word in (option, as_word(value))]
+    usual = (("--task", args.task, "triage_task"), ("--cases", args.cases, DEFAULT_CASES))
+    return [word for option, value, default in usual if value is not None and str(value) != str(default)
+            for word in (option, as_word(value))]
 
 
 def as_word(path) -> str:

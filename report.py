@@ -1026,10 +1026,12 @@ def format_curve(values, term) -> list:
             "all pass           " + "".join(f"{values[str(k)]['pass_power_k']:>7.3f}" for k in few)]
 
 
-def format_not_run(system, rounds, values, term) -> list:
+def format_not_run(system, rounds, values, term, path) -> list:
     """How many trials a stopped run lacks, how to resume it, and the curve of its complete rounds."""
+    command = bench.resume_command(system, path)
     lines = fold([f"{plural(system['not_run'], 'trial')} not run, so no curve and no interval of the whole; to "
-                  "resume, give the bench.py command of the log again"], term)
+                  f"resume{':' if command else ', give the bench.py command of the log again'}"], term)
+    lines += [f"  {command}"] if command else []
     if rounds:
         trials = plural(system["cases"] * rounds, "trial")
         lines += ["", f"the {plural(rounds, 'complete round')} alone, {trials}:", *format_curve(values, term)]
@@ -1100,7 +1102,7 @@ def format_system(system, record, term, path="") -> list:
     rounds, counts = whole_rounds(record)
     values = exact_curve(rounds, counts)
     if system["not_run"]:
-        lines += format_not_run(system, rounds, values, term)
+        lines += format_not_run(system, rounds, values, term, path)
     else:
         lines += ["", *fold(rate_lines(system), term)]
     intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
@@ -1247,7 +1249,7 @@ def format_failures(system, record, cases, term, only=None) -> list:
         groups = reply_groups(rows)
         if name != (only or name) or not groups and not only:
             continue
-        case = next(case for case in cases if case["id"] == name)
+        case = cases[name]
         lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case)}"], term)]
         lines += [line for group in groups for line in format_group(group, term, most)] or ["  no failures"]
         lines += fold([f"input: {plain(case['input'])}"], term, most)
@@ -1326,8 +1328,8 @@ def logged_rows(path, record, cases, task, number) -> list:
 def log_record(file, path, task, case_set, regrade) -> Record:
     """The record of an open log, graded while it is read."""
     reader = bench.reader_of(file, path)
-    cases = bench.logged_cases(reader.header, path, case_set)
-    plan = {**bench.plan_of(reader.header), "provenance": bench.provenance_of(reader.header)}
+    cases = bench.logged_cases(reader.header, path, case_set, regrade)
+    plan = {**bench.plan_of(reader.header, case_set), "provenance": bench.provenance_of(reader.header)}
     for problem in harness.plan_problems(plan, case_set):
         raise RunError(problem)
     harness.check_task(plan, task, regrade)
@@ -1362,26 +1364,34 @@ def graded_log(path, task, case_set, regrade) -> Record:
         raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
 
 
+def log_sources(path, args) -> tuple:
+    """(task, case set) of a log: its own, or what the command line names or has graded anew."""
+    with bench.open_log(path) as file:
+        header = bench.reader_of(file, path).header
+        return bench.grading_sources(path, header, args.task, args.cases, args.regrade, bench.warn)
+
+
 def read_records(paths, args) -> tuple:
-    """(the run record of each path, the case set or None where neither a log nor --failures needs it)."""
-    logs = [is_log(path) for path in paths]
-    if not any(logs) and not args.failures:
-        return [harness.read_json(path) for path in paths], None
-    task = harness.load_task(args.task)
-    case_set = harness.load_cases(args.cases, task)
-    return [graded_log(path, task, case_set, args.regrade) if log else harness.read_json(path)
-            for path, log in zip(paths, logs)], case_set
+    """(the run record of each path, {case id: case} of their cases where a log or --failures tells them)."""
+    records = [graded_log(path, *log_sources(path, args), args.regrade) if is_log(path) else harness.read_json(path)
+               for path in paths]
+    asked = getattr(records[0], "asked", {})
+    if args.failures and not asked:
+        case_set = harness.load_plan(args.task or "triage_task", args.cases)[1]
+        if case_set["sha256"] != dig(records[0], "manifest", "case_set", "sha256"):
+            raise RunError(f"{args.cases or 'the case file'} is not the case set of {args.runs[0]}: --failures shows the "
+                           "inputs, so give the right file with --cases")
+        asked = {case["id"]: case for case in case_set["cases"]}
+    return records, asked
 
 
-def check_case(args, report, case_set):
-    """RunError when --failures cannot show the inputs of this report, or --case names none of its cases."""
+def check_case(args, report, asked):
+    """RunError when --case names none of a report's cases, or one whose input --failures cannot show."""
     known = report["systems"][0]["per_case"]
-    shown = {case["id"] for case in case_set["cases"]}
-    if case_set["sha256"] != report["case_set"]["sha256"] or not shown >= set(known):
-        raise RunError(f"{args.cases} is not the case set of {args.runs[0]}: --failures shows the inputs, so "
-                       "give the right file with --cases")
     if args.case is not None and args.case not in known:
         raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
+    if not set(asked) >= set(known):
+        raise RunError(f"{args.runs[0]} holds cases that its case set has not: it is not whole")
 
 
 # What the page and the picture look like
@@ -2112,8 +2122,10 @@ def page_cases(report, records, page) -> tuple:
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
     if not system["pass_rate"]:
+        command = bench.resume_command(system)
+        again = f": <code>{isolated(command)}</code>" if command else ", give the bench.py command of the log again."
         return (f'<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
-                "no interval of the whole. To resume, give the bench.py command of the log again.</p>")
+                f"no interval of the whole. To resume{again}</p>")
     won, trials = system["verdicts"].get("pass", 0), system["cases"] * system["trials_per_case"]
     told = [f"95 % interval for {words}: {'; '.join(filter(None, (interval and span(interval), remark)))}"
             for words, *_, interval, remark in rates(system)]
@@ -2309,9 +2321,9 @@ def parse_args(argv):
         help="gate: at most N trials are incomplete (with any other gate: 0)")
     add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
     add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
-    add("--task", default="triage_task", help="the module with the checks of logs (default: %(default)s)")
-    add("--cases", default=harness.DEFAULT_CASES, help="the case file (default: the one beside this script)")
-    add("--regrade", action="store_true", help="grade logs with checks that have changed since the run")
+    add("--task", metavar="TASK", help="a task file or module (default: what the log holds)")
+    add("--cases", metavar="FILE", help="the case file (default: what the log holds)")
+    add("--regrade", action="store_true", help="grade logs with today's checks and expectations")
     add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     args = parser.parse_args(argv)
     if args.case is not None and not args.failures:
@@ -2335,10 +2347,10 @@ def next_command(args) -> str:
     return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *words])
 
 
-def format_report(report, records, case_set, args, term) -> list:
+def format_report(report, records, asked, args, term) -> list:
     """The lines of the whole report, or of the failures, with the gates and what to do next."""
     if args.failures:
-        parts = [format_failures(system, record, case_set["cases"], term, args.case)
+        parts = [format_failures(system, record, asked, term, args.case)
                  for system, record in zip(report["systems"], records)]
     else:
         parts = [format_system(system, record, term, path)
@@ -2355,15 +2367,15 @@ def report_runs(argv=None) -> int:
     """Read, count, write and print; 1 when a gate is not met."""
     args = parse_args(argv)
     paths = args.runs + ([args.no_worse_than] if args.no_worse_than else [])
-    records, case_set = read_records(paths, args)
+    records, asked = read_records(paths, args)
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
     report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than))
     report["gates"] = gates(report, records, args)
     if args.failures:
-        check_case(args, report, case_set)
+        check_case(args, report, asked)
     for path in args.out:
         FORMATS[Path(path).suffix.lower()](path, report, records)
-    print(*format_report(report, records, case_set, args, bench.terminal(sys.stdout, args.color)), sep="\n")
+    print(*format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color)), sep="\n")
     return 0 if all(verdict["met"] for verdict in report["gates"]) else 1
 
 

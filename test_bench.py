@@ -523,7 +523,7 @@ class TheLog(InFolder):
         self.assertEqual(counts, {"planned": 6, "already_logged": 0, "ran": 6, "not_run": 0, "stopped_by_budget": False})
         header, rows = bench.read_log(self.log)
         self.assertEqual(list(header), ["bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials",
-                                        "case_inputs", "started_at", "budget_s", "environment", "sync"])
+                                        "case_inputs", "started_at", "budget_s", "environment", "cases", "case_set", "sync"])
         self.assertEqual(header["environment"]["hardware"], "a desk")
         self.assertEqual(self.keys(), [(case_id, trial) for trial in range(3) for case_id in ("one", "two")])
         self.assertEqual(list(rows[0]), ["case_id", "trial", "started_at", "latency_s", "metadata", "output"])
@@ -586,9 +586,9 @@ class TheLog(InFolder):
 
     def test_a_log_of_another_bench_version_is_refused(self):
         self.run_small()
-        self.log.write_bytes(self.log.read_bytes().replace(b'"bench_version": "1"', b'"bench_version": "9"'))
-        self.assert_refused('bench_version is "9", this is 1', bench.to_recording, self.log, case_set("one", "two"))
-        self.assert_refused('bench_version is "9" in the log, "1" now', self.run_small)
+        self.log.write_bytes(self.log.read_bytes().replace(b'"bench_version": "2"', b'"bench_version": "9"'))
+        self.assert_refused('bench_version is "9", this is 2', bench.to_recording, self.log, case_set("one", "two"))
+        self.assert_refused('bench_version is "9" in the log, "2" now', self.run_small)
 
     def test_no_log_is_begun_when_the_budget_leaves_no_time(self):
         self.assertTrue(self.run_small(budget_s=0)["stopped_by_budget"])
