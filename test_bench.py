@@ -137,6 +137,8 @@ def called(module, *words):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch.object(sys, "argv", [module.__file__]):
         try:
             status = module.main([str(word) for word in words])
+        except SystemExit as end:
+            status = end.code
         finally:
             for number, handler in zip(numbers, handlers):
                 signal.signal(number, handler)
@@ -1595,6 +1597,21 @@ class Disks(Processes):
         self.assertIn(f"already logged {logged}, ran {270 - logged}", out)
 
 
+PARROT = """
+import harness
+
+class Parrot:
+    name, version, mode, model, prompt, tools = "parrot", "1", "live", "", "", []
+
+    def respond(self, case, trial):
+        if not case["input"] or not case["input"].strip():
+            raise harness.Rejection("message is blank" if case["input"] else "message is not text")
+        return harness.Answer({"category": "billing", "needs_human": False})
+
+parrot = Parrot()
+"""
+
+
 class TheCommand(InFolder):
     def bench(self, *words, **options):
         return script("bench.py", *words, cwd=self.folder, **options)
@@ -1678,12 +1695,13 @@ class TheCommand(InFolder):
     def test_the_next_command_can_be_run_as_it_stands(self):
         shutil.copy(CASE_FILE, self.folder / "my cases.json")
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\n")
-        done = script("bench.py", "--trials", "1", "--task", "my_task", "--cases", "my cases.json", cwd=self.folder)
+        self.write("my_systems.py", PARROT)
+        done = script("bench.py", "--trials", "1", "--task", "my_task", "--cases", "my cases.json", "--system", "my_systems:parrot", cwd=self.folder)
         command = re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1]
-        self.assertEqual(command, f"{HERE / 'report.py'} runs/bayes.jsonl --task my_task --cases 'my cases.json'")
+        self.assertEqual(command, f"{HERE / 'report.py'} runs/mine-parrot.jsonl --task my_task")
         done = script(*shlex.split(command), cwd=self.folder)
         self.assertEqual(done.returncode, 0)
-        self.assertIn(f"next: python3 {HERE / 'report.py'} runs/bayes.jsonl --task my_task --cases 'my cases.json' --failures", done.stdout)
+        self.assertIn(f"next: python3 {HERE / 'report.py'} runs/mine-parrot.jsonl --task my_task --failures", done.stdout)
 
     def test_a_log_whose_name_looks_like_an_option_gets_commands_that_work(self):
         done = self.bench("--trials", "1", "--log=-x.jsonl")
@@ -1698,10 +1716,12 @@ class TheCommand(InFolder):
         self.assertEqual(script(*command, cwd=self.folder).returncode, 0)
 
     def test_a_grid_of_changed_checks_says_so(self):
+        words = ("--trials", "1", "--task", "my_task", "--cases", CASE_FILE, "--system", "my_systems:parrot")
+        self.write("my_systems.py", PARROT)
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\n")
-        self.bench("--trials", "1", "--task", "my_task")
+        self.bench(*words)
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\nCHECKS = ()\n")
-        done = self.bench("--trials", "1", "--task", "my_task")
+        done = self.bench(*words)
         self.assertEqual(done.stderr, "warning: the checks have changed since this log began: the grid shows what today's make of it\n")
         command = shlex.split(re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1])
         self.assertEqual(command[-1], "--regrade")
