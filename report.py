@@ -381,6 +381,7 @@ class Record:
     def __init__(self, manifest, cases, refused, rows):
         self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
         self.trials, self.names, self.asked = manifest["trials"], list(cases), {}
+        self.task = None
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
         size = len(cases) * self.trials
         self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
@@ -1201,16 +1202,23 @@ def format_gates(verdicts, term) -> list:
 
 # Failures
 
-def wanted(case) -> str:
+def wish(expected, task, field=None) -> str:
+    """What a task expects of a field of the output, or of all of it, in words."""
+    compare = getattr(task, "compare", None)
+    how = compare if field is None else dig(compare, field)
+    return harness.words_for(expected, how) if how or harness.is_check(expected) else plain(expected)
+
+
+def wanted(case, task) -> str:
     """What a case asks for: "wants category account; fails on needs_human false"."""
     if "expect_rejection" in case:
         return f"must be refused: {case['expect_rejection']}"
-    expect = case["expect"]
-    if isinstance(expect, dict):
-        expect = ", ".join(f"{field} {plain(value)}" for field, value in expect.items())
-    fails = [f"fails on {plain(dig(criterion, 'field'))} {plain(dig(criterion, 'equals'))}"
-             for criterion in case.get("failure_criteria", ())]
-    return "; ".join([f"wants {plain(expect)}", *fails])
+    expect, fields = case["expect"], []
+    if isinstance(expect, dict) and not harness.is_check(expect):
+        fields = [f"{field} {wish(value, task, field)}" for field, value in expect.items()]
+    fails = [f"fails on {dig(one, 'field') or 'a reply'} {wish(dig(one, 'is') or dig(one, 'equals'), None)}"
+             for one in case.get("failure_criteria", ())]
+    return "; ".join([f"wants {', '.join(fields) or wish(expect, task)}", *fails])
 
 
 def reply_of(row) -> str:
@@ -1244,13 +1252,14 @@ def format_group(group, term, most) -> list:
 
 def format_failures(system, record, cases, term, only=None) -> list:
     """The failing replies of every case, or of the one asked for, equal ones together, with the case's input."""
+    record = compact(record)
     lines, most = fold([title(system)], term), None if only else REPLY_LINES
     for name, rows in case_rows(record):
         groups = reply_groups(rows)
         if name != (only or name) or not groups and not only:
             continue
         case = cases[name]
-        lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case)}"], term)]
+        lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case, record.task)}"], term)]
         lines += [line for group in groups for line in format_group(group, term, most)] or ["  no failures"]
         lines += fold([f"input: {plain(case['input'])}"], term, most)
     return lines if len(lines) > 1 else lines + ["no failures"]
@@ -1351,7 +1360,7 @@ def log_record(file, path, task, case_set, regrade) -> Record:
         (name, [hashes[at:at + 64] for at in range(start, start + width, 64)])
         for name, start in zip(record.cases, range(0, len(hashes), width))))
     del record.hashes
-    record.asked = {case["id"]: case for case in cases}
+    record.asked, record.task = {case["id"]: case for case in cases}, task
     return record
 
 
@@ -1858,28 +1867,38 @@ def terms_html(facts) -> str:
     return f"<dl>{''.join(f'<dt>{word}</dt><dd>{fact}</dd>' for word, fact in facts)}</dl>" if facts else ""
 
 
-def asked_html(case, letters) -> str:
+def asked_html(case, task, letters) -> str:
     """What is known of a case: its input, what is wanted of the answer and why."""
     if not case:
         return ""
     whys = [dig(criterion, "why") for criterion in case.get("failure_criteria", ())]
     return terms_html([("input", "none" if case["input"] is None else preformatted(case["input"], letters)),
-                       ("expectation", isolated(shortened(wanted(case), letters))),
+                       ("expectation", isolated(shortened(wanted(case, task), letters))),
                        *(("why", isolated(shortened(plain(why), letters))) for why in whys if why)])
 
 
-def answer_terms(row, case, letters) -> list:
+def compared_words(output, case, task) -> str:
+    """What of an output is compared with what: "total 18, wanted 1.8 within 0.005"; "" where that is all of it."""
+    expect = case.get("expect")
+    if isinstance(expect, dict) and isinstance(output, dict) and not harness.is_check(expect):
+        return "; ".join(f"{field} {plain(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
+                         for field, value in expect.items())
+    if getattr(task, "extract", None) is None or not isinstance(output, str) or "expect" not in case:
+        return ""
+    return f"{plain(task.value_of(output))}, wanted {wish(expect, task)}"
+
+
+def answer_terms(row, case, task, letters) -> list:
     """[(word, HTML)] of what a trial answered: its output, what of that is compared, the raw reply."""
-    output, reply, expect, terms = row["output"], row["metadata"].get("reply"), case.get("expect"), []
+    output, reply, terms = row["output"], row["metadata"].get("reply"), []
     refused = row["check"] == "rejection" or "expects_rejection" in row
     if output is not None or not refused and row["verdict"] != "incomplete":
         terms.append(("output", preformatted(output, letters)))
     elif has_run(row) and reply is None:
         terms.append(("output", f"none{': the input was refused, as it must be' * (row['verdict'] == 'pass')}"))
-    if isinstance(expect, dict) and isinstance(output, dict):
-        told = [f"{field} {plain(output.get(field, '(missing)'))}, wanted {plain(wish)}"
-                for field, wish in expect.items()]
-        terms.append(("compared", isolated(shortened("; ".join(told), letters))))
+    told = compared_words(output, case, task) if row["verdict"] != "incomplete" else ""
+    if told:
+        terms.append(("compared", isolated(shortened(told, letters))))
     if reply is not None and plain(reply) not in (output, plain(output)):
         terms.append(("raw reply", preformatted(reply, letters) if reply else "(empty)"))
     return terms
@@ -1900,11 +1919,11 @@ def trial_ranges(group) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
 
 
-def answer_html(ident, group, total, case, page) -> str:
+def answer_html(ident, group, total, case, task, page) -> str:
     """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, their thinking."""
     row, verdict = group[0], group[0]["verdict"] if has_run(group[0]) else "not run"
     terms = [(key, isolated(shortened(row[key], page.text))) for key in ("check", "reason") if row[key]]
-    terms += answer_terms(row, case, page.text)
+    terms += answer_terms(row, case, task, page.text)
     told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
     terms.append(("trial" if len(group) == 1 else "trials", f"<small>{told}</small>"))
     letters = min(page.text, page.room // (2 * total))
@@ -1915,11 +1934,11 @@ def answer_html(ident, group, total, case, page) -> str:
             f"{plural(total, 'trial')}</h5>{terms_html(terms)}{''.join(opened)}</article>")
 
 
-def answers_html(number, place, groups, figures, case, page) -> str:
+def answers_html(number, place, groups, figures, case, task, page) -> str:
     """What one system answered to a case, as far as there is room, and how long it took."""
     total, articles, left = sum(map(len, groups)), [], page.room
     for index, group in enumerate(groups):
-        article = answer_html(f"s{number}c{place}g{index}", group, total, case, page)
+        article = answer_html(f"s{number}c{place}g{index}", group, total, case, task, page)
         left -= len(article)
         if articles and left < 0:
             rest = sorted((row for group in groups[index:] for row in group), key=lambda row: row["trial"])
@@ -2098,7 +2117,8 @@ def page_cases(report, records, page) -> tuple:
     for name, place in page.places.items():
         rows = [record.rows(place) for record in records]
         figures, groups = [case_report(record, place) for record in records], list(map(answer_groups, rows))
-        case, verdicts = records[0].asked.get(name, {}), [words[name] for words in page.words]
+        case, task = records[0].asked.get(name, {}), records[0].task
+        verdicts = [words[name] for words in page.words]
         cells = [cells_html(number, place, *parts, page.tiled)
                  for number, parts in enumerate(zip(verdicts, rows, groups))]
         for number, grid in enumerate(grids):
@@ -2109,11 +2129,12 @@ def page_cases(report, records, page) -> tuple:
                 both = ([found[one] for one in two] for found in (rows, cells))
                 pair.append(pair_rows(place, *both, comparison, page.tiled))
         steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
-        answers = [answers_html(number, place, *both, case, page) for number, both in enumerate(zip(groups, figures))]
+        answers = [answers_html(number, place, *parts, case, task, page)
+                   for number, parts in enumerate(zip(groups, figures))]
         told.append("\n".join([
             f'<section class="case{steady}" id="c{place}">',
             f"<h3>{isolated(name)} <small>{isolated(figures[0]['class'])}</small></h3>",
-            f'<div class="columns">{asked_html(case, page.text)}', *answers, "</div></section>"]))
+            f'<div class="columns">{asked_html(case, task, page.text)}', *answers, "</div></section>"]))
     return grids, pairs, told
 
 

@@ -4504,6 +4504,25 @@ class ThePage(unittest.TestCase):
         self.assertEqual([answer.get("compared") for link, answer in answers_of(page_of(record)[2]).items() if link.startswith("#s0c0")],
                          ["category other, wanted billing", None, "category billing, wanted billing"])
 
+    def test_what_is_compared_is_told_in_the_task_s_own_words(self):
+        record = report.compact(run_record({"a": "+-!", "b": "+-!"}))
+        rows = [dict(row, output=output) for row, output in zip(record.rows(0) + record.rows(1), (
+            {"total": 1.8}, {"shop": "x"}, None, "so it is\nANSWER: b", "ANSWER: c", None))]
+        record.rows = lambda number: rows[3 * number:3 * number + 3]
+        schema = {"type": "object", "properties": {"total": {"type": "number"}}}
+        for number, definition, case in (
+                (0, {"name": "t", "schema": schema, "compare": {"total": {"within": 0.5}}}, {"expect": {"total": 2, "shop": {"contains": "y"}}}),
+                (1, {"name": "t", "extract": "ANSWER: (.)", "compare": "text"}, {"expect": {"one_of": ["b", "d"]}})):
+            record.task, record.asked = harness.DataTask(definition), {name: {"input": "x", **case} for name in "ab"}
+            tree = page_of(record)[2]
+            expectation = list(elements(list(elements(tree, "section", "case"))[number], "dd"))[1]
+            told = [answer.get("compared") for link, answer in answers_of(tree).items() if link.startswith(f"#s0c{number}")]
+            self.assertEqual((words(expectation), told), (
+                ('wants total 2 within 0.5, shop to contain "y"', [
+                    'total (missing), wanted 2 within 0.5; shop x, wanted to contain "y"', None,
+                    'total 1.8, wanted 2 within 0.5; shop (missing), wanted to contain "y"']),
+                ('wants one of "b", "d"', ['c, wanted one of "b", "d"', None, 'b, wanted one of "b", "d"']))[number])
+
     def test_a_raw_reply_is_shown_where_it_says_more_than_the_output_and_thinking_opens(self):
         record = run_record({"a": "++-"})
         for row, reply, thought in zip(record["results"], ('{"category": "billing"}', '{"category":  "billing"}', "```{}"), ("<i>hm</i>", "", None)):
