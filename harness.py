@@ -23,6 +23,7 @@ import contextlib
 import copy
 import csv
 import difflib
+import functools
 import errno
 import hashlib
 import importlib
@@ -242,9 +243,31 @@ def write_text(path, text: str) -> None:
         raise RunError(f"{path}: cannot be written: {error.strerror}") from None
 
 
+@functools.lru_cache(maxsize=None)
+def encoder_at(margin: str):
+    """What writes a flat list or object as JSON, an item a line, each line after the margin."""
+    return json.JSONEncoder(separators=("," + margin, ": "), allow_nan=False).encode
+
+
+def indented(value, margin="\n") -> str:
+    """The text of json.dumps(value, indent=2), of which Python's own writer would make an item at a time."""
+    if not isinstance(value, (dict, list, tuple)) or not value:
+        return encoder_at("")(value)
+    inner, items = margin + "  ", value.values() if isinstance(value, dict) else value
+    if not any(isinstance(item, (dict, list, tuple)) for item in items):
+        text = encoder_at(inner)(value)
+        return f"{text[0]}{inner}{text[1:-1]}{margin}{text[-1]}"
+    if isinstance(value, dict):
+        lines = [f"{encoder_at('')(key)}: {indented(item, inner)}" for key, item in value.items()]
+    else:
+        lines = [indented(item, inner) for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return opening + inner + ("," + inner).join(lines) + margin + closing
+
+
 def write(path, value) -> None:
     """Put a JSON value into a file, whole or not at all, its key order kept, with a final newline."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_text(path, indented(value) + "\n")
 
 
 # Tasks as modules

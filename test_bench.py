@@ -490,6 +490,12 @@ class RecordingsAndRunRecords(InFolder):
 
 
 class Files(InFolder):
+    def test_a_file_of_json_is_indented_as_python_does_it(self):
+        for value in (None, 1.5, "a\n", [], {}, [[]], [{}], {"a": {}}, {"a": []}, [1, "é\ud800", None], {"b": [1, {"c": {"d": [True, []]}}], "a": (1, (2,))},
+                      [[1, 2], 3, {"x": -0.0, "": "}]"}], {"k": {str(k): {"x": k / 7} for k in range(3)}}):
+            self.assertEqual(harness.indented(value), json.dumps(value, indent=2), value)
+        self.assertRaises(ValueError, harness.indented, {"a": [float("nan")]})
+
     def test_a_file_is_written_whole_or_not_at_all(self):
         path = self.folder / "x.json"
         harness.write(path, {"b": 1, "a": "ü\ud800"})
