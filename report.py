@@ -494,11 +494,6 @@ def case_rows(record):
     return ((name, record.rows(number)) for number, name in enumerate(record.cases))
 
 
-def rows_by_case(record) -> dict:
-    """{case_id: [row of each trial]} in plan order."""
-    return dict(case_rows(record))
-
-
 def mistyped(value, kinds):
     """Which key of an object is missing or not of its kind, or None."""
     if not isinstance(value, dict):
@@ -1448,8 +1443,7 @@ table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: 
 caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
 th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align: baseline; }
-:is(th, td):has(> bdi) { min-width: 5rem; } .number { text-align: right; }
-td.number, td > .pass, td > .fail { white-space: nowrap; }
+:is(th, td):has(> bdi) { min-width: 5rem; } .number { text-align: right; } td.number { white-space: nowrap; }
 .filter { border: 1px solid var(--line); border-radius: 3px; margin: .5rem 0; padding: .25rem .75rem; }
 .grid { border-collapse: separate; border-spacing: 2px 3px; width: 100%; margin: .75rem 0; }
 .grid :is(th, td) { border: 0; padding: 0 .5rem 0 0; box-sizing: border-box; }
@@ -2084,12 +2078,10 @@ def system_grid(number, system, rows, page) -> str:
     """The grid of one system: a row a case, and below the cases that each trial passed."""
     counts = Counter(bench.how_often(page.words[number][name]) for name in page.places)
     each = system["passed_per_trial"] or []
-    ends = {**system["verdicts"], "not run": system["not_run"]}
-    ends["incomplete"] = ends.get("incomplete", 0) - system["not_run"]
+    ends = {end for name in page.places for end in page.words[number][name]}
     hint = "A cell opens its answer, a name all answers of the case." if page.tiled else (
         "A bar goes up for a trial that passed, down for one that failed. A name opens the answers of the case.")
-    legend = " ".join(f'<span class="{kind}">{verdict_html(end)}</span>' for end, kind in CLASSES.items()
-                      if ends.get(end))
+    legend = " ".join(f'<span class="{CLASSES[end]}">{verdict_html(end)}</span>' for end in CLASSES if end in ends)
     cells = "".join(f'<td class="trial dim">{count}</td>' for count in each) if page.tiled else (
         f'<td class="trials dim">{min(each, default=0)} to {max(each, default=0)}</td>')
     foot = f'<tfoot><tr><th scope="row">cases that a trial passed</th>{cells}<td></td><td></td><td></td></tr></tfoot>'
@@ -2177,13 +2169,11 @@ def curve_html(number, system, record) -> str:
 
 def run_words(system) -> list:
     """When the trials were run and how the log came about, a text each, as far as the log tells."""
-    told = system["provenance"] if isinstance(system["provenance"], dict) else {}
-    lists = {key: told[key] for key in ("extended", "from") if isinstance(told.get(key), list)}
-    lines = [f"begun {plain(told['started_at'])}"] if told.get("started_at") else []
-    lines += ["extended: " + ", ".join(f"{key} {plain(value)}" for key, value in flat("", step))
-              for step in lists.get("extended", ())]
-    lines += [f"trials taken over from another log, sha256 {plain(dig(source, 'sha256'))[:12]}"
-              for source in lists.get("from", ())]
+    began, *lists = (dig(system, "provenance", key) for key in ("started_at", "extended", "from"))
+    steps, sources = (found if isinstance(found, list) else () for found in lists)
+    lines = [f"begun {plain(began)}"] * bool(began)
+    lines += [f"extended: {', '.join(f'{key} {plain(value)}' for key, value in flat('', step))}" for step in steps]
+    lines += [f"trials taken over from another log, sha256 {plain(dig(one, 'sha256'))[:12]}" for one in sources]
     return lines + [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
                     for key, counts in system["runtimes"].items() for value, count in counts.items()]
 
