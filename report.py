@@ -40,7 +40,7 @@ from pathlib import Path
 import bench
 from harness import RunError, is_number, printable
 
-REPORT_VERSION = "1"
+REPORT_VERSION = "2"
 VERDICTS = ("pass", "fail", "incomplete")
 KINDS = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 NAMED = {"name": str, "sha256": str}
@@ -144,16 +144,24 @@ def nearest_rank(values, share: float):
     return ordered[max(rank, 1) - 1] if ordered else None
 
 
-def by_k(n, counts):
-    """For k = 1 … n the tuple of every case's chance that k trials all are among its counted ones."""
-    walks = {count: powers(n, count) for count in counts}
-    return zip(*(walks[count] for count in counts))
+def chances(n, counts):
+    """For k = 1 … n the sum over cases, and that of squares, of the chance that k trials all are counted ones."""
+    alike = Counter(counts)
+    weights, walks = list(alike.values()), [powers(n, count) for count in alike]
+    for values in zip(*walks):
+        weighted = list(map(operator.mul, values, weights))
+        yield math.fsum(weighted), math.fsum(map(operator.mul, weighted, values))
 
 
 def curve_values(n: int, counts: list) -> list:
     """[(pass@k, pass^k) for k = 1 … n], averaged over cases of n trials whose pass counts are given."""
-    none_passes = [mean(values) for values in by_k(n, [n - count for count in counts])]
-    return [(1 - none, mean(values)) for none, values in zip(none_passes, by_k(n, counts))]
+    none_passes, cases = chances(n, [n - count for count in counts]), len(counts)
+    return [(1 - none / cases, every / cases) for (none, _), (every, _) in zip(none_passes, chances(n, counts))]
+
+
+def sums(matrix) -> tuple:
+    """(how many trials of each case passed, how many cases each trial passed) of a pass matrix."""
+    return list(map(sum, matrix)), list(map(sum, zip(*matrix)))
 
 
 # Intervals
@@ -188,33 +196,118 @@ def effective_trials(means: list, trials: int):
     return min(float(trials), middle * (1 - middle) / variance * correction)
 
 
-def clusters(matrix: list) -> tuple:
-    """The effective trials of a pass matrix (a row a case, a column a trial): by case, by trial, by both.
-
-    The seed of a trial is the same for every case, so both are clusters (Cameron, Gelbach & Miller 2011)."""
-    cases, trials = len(matrix), len(matrix[0])
-    total = cases * trials
-    by_case = effective_trials([sum(row) / trials for row in matrix], total)
-    by_trial = effective_trials([sum(column) / cases for column in zip(*matrix)], total)
-    if by_case is None or by_trial is None:
-        return by_case, by_trial, by_case
-    return by_case, by_trial, 1 / max(1 / by_case, 1 / by_trial, 1 / by_case + 1 / by_trial - 1 / total)
+def rounded(interval):
+    """An interval as the report gives it, [low, high]; None for none."""
+    return interval and [round(limit, 4) for limit in interval]
 
 
-def limits(share, trials):
-    """Wilson's interval as the report gives it, [low, high]; None where there are no effective trials."""
-    return None if not trials else [round(limit, 4) for limit in wilson(share, trials)]
+def same_cases(each: list, cases: int):
+    """The interval of the pass rate of the same cases for new trials, from how many cases each trial passed.
+
+    The seed of a trial is the same for every case, so a lucky trial is lucky for several of them."""
+    trials = effective_trials([count / cases for count in each], cases * len(each))
+    return trials and wilson(sum(each) / cases / len(each), trials)
 
 
-def pass_rate(matrix: list) -> dict:
-    """The pass rate of a pass matrix, its intervals for new trials and for new cases, what would narrow these."""
-    by_case, by_trial, by_both = clusters(matrix)
-    share = mean([cell for row in matrix for cell in row])
-    worth = {name: trials for name, trials in (("cases", by_case), ("trials", by_trial)) if trials}
-    scarcest = [name for name, trials in worth.items() if trials == min(worth.values())]
-    effective = {"same_cases": by_trial and round(by_trial, 2), "new_cases": by_both and round(by_both, 2)}
-    return {"value": round(share, 4), "same_cases": limits(share, by_trial), "new_cases": limits(share, by_both),
-            "effective_trials": effective, "narrowed_by": scarcest[0] if len(scarcest) == 1 else "either"}
+def beta_share(x: float, a: float, b: float) -> tuple:
+    """(the share of the beta distribution below x, its density there): DLMF 8.17.22 by Lentz's method, modified."""
+    scale = math.exp(a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))
+    beyond = x > (a + 1) / (a + b + 2)      # there the fraction of the other side converges sooner
+    a, b, y = (b, a, 1 - x) if beyond else (a, b, x)
+    c, d = 1.0, 1 / (1 - (a + b) * y / (a + 1) or 1e-300)
+    value, step, change = d, 1, 2.0
+    while abs(change - 1) > 1e-14 and step < 100000:
+        odd = a + 2 * step
+        term = step * (b - step) * y / ((odd - 1) * odd)
+        c, d = 1 + term / c or 1e-300, 1 / (1 + term * d or 1e-300)
+        value *= c * d
+        term = -(a + step) * (a + b + step) * y / (odd * (odd + 1))
+        c, d = 1 + term / c or 1e-300, 1 / (1 + term * d or 1e-300)
+        change = c * d
+        value, step = value * change, step + 1
+    share = scale * value / a
+    return 1 - share if beyond else share, scale / x / (1 - x)
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    """Where the beta distribution of these two parameters reaches the share, to 1e-9, by safeguarded Newton steps."""
+    low, high, middle = 0.0, 1.0, a / (a + b)
+    x = middle + (2 * share - 1) * 2 * math.sqrt(middle * (1 - middle) / (a + b + 1))
+    while high - low > 1e-11:
+        if not low < x < high:
+            x = (low + high) / 2
+        below, density = beta_share(x, a, b)
+        low, high = (x, high) if below < share else (low, x)
+        step = (below - share) / density if density else 1.0
+        x -= step
+        if abs(step) < 1e-11:
+            break
+    return min(max(x, low), high)
+
+
+def lower_limit(cases: int, total: float, squares: float) -> float:
+    """The lower limit of the mean over cases, from the sum and the sum of squares of what was found of each.
+
+    Beside the cases stands one more, the worst that was not drawn: 0. With weights of all drawn evenly, it is
+    the 2.5 % quantile of their mean (Gaffke 2005; Phan, Thomas & Learned-Miller 2021), of which the beta
+    distribution of the same mean and variance is taken: [1] * 9 → 0.6637."""
+    if total < 1e-9:
+        return 0.0
+    squares = min(max(squares, total * total / cases), total)       # whatever rounding made of them
+    middle = total / (cases + 1)
+    variance = (squares - total * middle) / ((cases + 1) * (cases + 2))
+    concentration = middle * (1 - middle) / variance - 1
+    return beta_quantile(0.025, middle * concentration, (1 - middle) * concentration)
+
+
+def bound(cases: int, total: float, squares: float) -> tuple:
+    """The limits of the mean over new cases that could be anything, whatever their trials leave open."""
+    return (lower_limit(cases, total, squares),
+            1 - lower_limit(cases, cases - total, cases - 2 * total + squares))
+
+
+def squared(share, interval) -> list:
+    """The squared distances of a share from the limits of an interval."""
+    return [(share - limit) ** 2 for limit in interval]
+
+
+def trial_factors(share, outer, same, trials) -> tuple:
+    """By how much what trials share widens the bound for new cases below and above (Zou & Donner 2008)."""
+    if not same:
+        return 1.0, 1.0
+    parts = zip(squared(share, outer), squared(share, same), squared(share, wilson(share, trials)))
+    return tuple(math.sqrt(1 + max(0.0, seen - alone) / around) if around else 1.0 for around, seen, alone in parts)
+
+
+def widened(middle, outer, factors) -> tuple:
+    """Limits around a middle, moved away from it by a factor each, within [0, 1]."""
+    return (max(0.0, middle - factors[0] * (middle - outer[0])), min(1.0, middle + factors[1] * (outer[1] - middle)))
+
+
+def new_cases(by_case: list, each: list):
+    """(the bound of the pass rate for new cases, the factors by which trials widen it); None for one case."""
+    cases, n = len(by_case), len(each)
+    if cases < 2:
+        return None
+    share = sum(by_case) / cases / n
+    outer = bound(cases, sum(by_case) / n, sum(count * count for count in by_case) / n / n)
+    return outer, trial_factors(share, outer, same_cases(each, cases), cases * n)
+
+
+def pass_rate(by_case: list, each: list) -> dict:
+    """The pass rate and its intervals for new trials and for new cases, and what would narrow the latter.
+
+    by_case says how many trials of each case passed, each how many cases each trial passed."""
+    cases, n = len(by_case), len(each)
+    share, same, new, narrows = sum(by_case) / cases / n, same_cases(each, cases), new_cases(by_case, each), None
+    worth = effective_trials([count / cases for count in each], cases * n)
+    if new:
+        outer, factors = new
+        new, apart = widened(share, outer, factors), squared(share, outer)
+        whole = sum(factor ** 2 * part for factor, part in zip(factors, apart))
+        narrows = "cases" if 2 * sum(apart) > whole else "trials"
+    return {"value": round(share, 4), "same_cases": rounded(same), "new_cases": rounded(new),
+            "effective_trials": {"same_cases": worth and round(worth, 2)}, "narrowed_by": narrows}
 
 
 def exact_curve(n: int, counts: list) -> dict:
@@ -229,20 +322,27 @@ def curve(n: int, counts: list) -> dict:
             for k, values in exact_curve(n, counts).items()}
 
 
-def curve_band(matrix: list):
-    """{"k": {pass_at_k: [low, high], pass_power_k: [low, high]}}, for new cases; None for one case."""
-    by_case, _, by_both = clusters(matrix)
-    if by_case is None:
+def band_ks(n: int) -> list:
+    """The k that get a band: every one to 100, beyond that some 60 at even distances of their logarithm."""
+    spread = {round(100 * (n / 100) ** (step / 60)) for step in range(61)} if n > 100 else {n}
+    return sorted({*range(1, min(n, 100) + 1), *spread, *(k for k in FEW_K if k < n)})
+
+
+def curve_band(by_case: list, each: list):
+    """{"k": {pass_at_k: [low, high], pass_power_k: [low, high]}} for new cases, in order along k; None for one case."""
+    found, cases, n = new_cases(by_case, each), len(by_case), len(each)
+    if not found:
         return None
-    n, counts = len(matrix[0]), [sum(row) for row in matrix]
-
-    def interval(values):
-        return limits(mean(values), effective_trials(values, n * len(matrix)) * by_both / by_case)
-
-    none_pass = map(interval, by_k(n, [n - count for count in counts]))
-    all_pass = map(interval, by_k(n, counts))
-    return {str(k): {"pass_at_k": [round(1 - high, 4), round(1 - low, 4)], "pass_power_k": power}
-            for k, ((low, high), power) in enumerate(zip(none_pass, all_pass), start=1)}
+    ks, band, at, power = set(band_ks(n)), {}, (0.0, 0.0), (1.0, 1.0)
+    walks = zip(chances(n, [n - count for count in by_case]), chances(n, by_case))
+    for k, (none_passes, all_pass) in enumerate(walks, start=1):
+        if k in ks:
+            low, high = bound(cases, *none_passes)
+            limits_at = widened(1 - none_passes[0] / cases, (1 - high, 1 - low), found[1])
+            limits_power = widened(all_pass[0] / cases, bound(cases, *all_pass), found[1])
+            at, power = tuple(map(max, at, limits_at)), tuple(map(min, power, limits_power))
+            band[str(k)] = {"pass_at_k": rounded(at), "pass_power_k": rounded(power)}
+    return band
 
 
 # Two systems on the same cases
@@ -623,7 +723,7 @@ def case_report(record, number) -> dict:
     ran = record.trials - absent
     report = {"class": record.cases[name], "pass": won, "fail": record.count("fail", where),
               "incomplete": record.count("incomplete", where) + absent, "not_run": absent,
-              "interval": limits(won / ran, ran) if ran else None,
+              "interval": rounded(wilson(won / ran, ran)) if ran else None,
               "distinct_outputs": len({*record.outputs[where]} - {0}), "latency_s": latency_s(record, where)}
     return {**report, "expects_rejection": True} if name in record.refused else report
 
@@ -635,7 +735,7 @@ def model_calls(record) -> dict:
     report = {"trials": ran, "pass": sum(record.count("pass", where) for where in called), "rate": None}
     if not ran or record.count("not run"):
         return report
-    rate = pass_rate([row for row, name in zip(record.matrix(), record.cases) if name not in record.refused])
+    rate = pass_rate(*sums([row for row, name in zip(record.matrix(), record.cases) if name not in record.refused]))
     return {**report, "rate": rate.pop("value"), **rate}
 
 
@@ -740,9 +840,9 @@ def parallel_calls(record) -> int:
 def system_report(record, prices=None) -> dict:
     """The figures of one run record; estimates are None while a planned trial has not run."""
     record = compact(record)
-    trials, whole, matrix = record.trials, not record.count("not run"), record.matrix()
+    trials, whole = record.trials, not record.count("not run")
+    counts, each = sums(record.matrix())
     per_case = {name: case_report(record, number) for number, name in enumerate(record.cases)}
-    counts = [case["pass"] for case in per_case.values()]
     possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
     verdicts = {verdict: record.count(verdict) for verdict in VERDICTS}
     verdicts["incomplete"] += record.count("not run")
@@ -762,10 +862,10 @@ def system_report(record, prices=None) -> dict:
         "never_passed": [name for name, case in per_case.items() if not case["pass"] and case["not_run"] < trials],
         "curve": curve(trials, counts) if whole else None,
         "latency_s": latency_s(record),
-        "pass_rate": pass_rate(matrix) if whole else None,
+        "pass_rate": pass_rate(counts, each) if whole else None,
         "model_calls": model_calls(record),
-        "passed_per_trial": [sum(column) for column in zip(*matrix)] if whole else None,
-        "curve_band": curve_band(matrix) if whole else None,
+        "passed_per_trial": each if whole else None,
+        "curve_band": curve_band(counts, each) if whole else None,
         "curve_if_incomplete_passed": curve(trials, possible) if whole and possible != counts else None,
         "curve_complete_rounds": None if whole else complete_rounds(record),
         "costs": costs(record, prices),
@@ -973,8 +1073,7 @@ def rates(system) -> list:
     if not rate:
         return []
     like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
-    helps = {"cases": "more cases would narrow it", "trials": "more trials would narrow it",
-             "either": "more of either narrows it"}[rate["narrowed_by"]]
+    helps = f"more {rate['narrowed_by']} would narrow it"
     won, alone = system["verdicts"].get("pass", 0), "none: one trial a case"
     same, new = rate["same_cases"], rate["new_cases"]
     rows = [(f"{these}, new trials", won, total, won / total, same, "" if same else alone),
@@ -1711,9 +1810,10 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
     plot = Plot(x + 36, y + 48, x + width - 46, y + height - 40, len(values))
     ks, last, lines = plot.drawn(), values[str(plot.last)], axes_drawing(plot, cases)
     for kind, key, *_ in CURVES if band else ():
-        low, high = ([band[str(k)][key][limit] for k in ks] for limit in (0, 1))
+        low, high = ([limits[key][limit] for limits in band.values()] for limit in (0, 1))
         if plot.last > 1:
-            edges = plot.path(ks, high) + "L" + plot.path(ks[::-1], low[::-1])[1:]
+            at_k = list(map(int, band))
+            edges = plot.path(at_k, high) + "L" + plot.path(at_k[::-1], low[::-1])[1:]
             lines.append(svg_path(f"band {kind}", f"{edges}z"))
         else:
             lines.append(svg_path("range", plot.path((1, 1), (*low, *high))))
