@@ -3459,41 +3459,111 @@ class Intervals(unittest.TestCase):
         self.assertEqual(report.effective_trials([0.5, 0.5], 30), 30)
         self.assertAlmostEqual(report.effective_trials([0.1] * 3, 30), 30)
 
-    def test_both_dimensions_count_as_clusters(self):
-        shared = matrix("++--++--++", "++--++--++", "++--++--++")      # the cases agree in each trial
-        apart = matrix("++++++++++", "++++++++++", "----------")       # the trials agree on each case
-        self.assertEqual(report.pass_rate(shared)["narrowed_by"], "trials")
-        self.assertEqual(report.pass_rate(apart)["narrowed_by"], "cases")
-        self.assertLess(report.pass_rate(shared)["effective_trials"]["new_cases"], 10)
-        self.assertLess(report.pass_rate(apart)["effective_trials"]["new_cases"], 3)
+    def rate(self, *rows):
+        return report.pass_rate(*report.sums(matrix(*rows)))
+
+    def band(self, *rows):
+        return report.curve_band(*report.sums(matrix(*rows)))
+
+    def test_known_limits_for_new_cases(self):
+        for values, low, high in (
+                ([1] * 9, 0.663733, 1), ([1] * 8 + [0.9], 0.660775, 0.999569), ([0.5] * 9, 0.362308, 0.637692),
+                ([.7, .9, 1, .9, .8, .2, 1, 1, .8], 0.514027, 0.942733), ([1, 1, 1, 0, 1], 0.283582, 0.994949),
+                ([.25, .75, .5], 0.151459, 0.848541), ([0, .1], 0.003807, 0.835270),
+                ([.1] * 3 + [1] * 17, 0.648547, 0.970730), ([0] * 3, 0, 0.707598)):
+            found = report.bound(len(values), math.fsum(values), math.fsum(value * value for value in values))
+            for limit, known in zip(found, (low, high)):
+                self.assertAlmostEqual(limit, known, delta=1e-6, msg=values)
+
+    def test_at_the_last_k_the_bound_is_that_of_clopper_and_pearson(self):
+        # Of 5 of 9: the limits at which 5 or more, and 5 or fewer, have a chance of 2.5 %.
+        low, high = report.bound(9, 5.0, 5.0)
+        tail = lambda p, ks: math.fsum(math.comb(9, k) * p ** k * (1 - p) ** (9 - k) for k in ks)
+        self.assertAlmostEqual(tail(low, range(5, 10)), 0.025, 8)
+        self.assertAlmostEqual(tail(high, range(6)), 0.025, 8)
+
+    def test_beta_quantiles_at_the_ends_of_their_range(self):
+        for share, a, b in ((0.025, 1e-3, 1e-3), (0.025, 1e6, 1e6), (0.025, 1e-3, 1e6), (0.025, 1e6, 1e-3), (0.025, 2, 3)):
+            x = report.beta_quantile(share, a, b)
+            if 0 < x < 1 and 1e-300 < x:
+                self.assertAlmostEqual(report.beta_share(x, a, b)[0], share, 4, (a, b))
+        self.assertAlmostEqual(report.beta_quantile(0.025, 1, 1), 0.025, 9)
+        self.assertAlmostEqual(report.beta_quantile(0.025, 1, 4), 1 - 0.975 ** 0.25, 9)
+
+    def test_known_bands(self):
+        full, miss = "+" * 10, "-" + "+" * 9
+        turns = ["+-" * 5] * 4
+        for rows, factors, values in (
+                ([full] * 9, (1.290875, 1), {"1": ((0.5659, 1), (0.5659, 1)), "10": ((0.5659, 1), (0.5659, 1))}),
+                ([full] * 8 + [miss], (1.006197, 1.028144),
+                 {"1": ((0.6587, 0.9999), (0.6587, 0.9999)), "10": ((0.6616, 1), (0.5152, 0.9997))}),
+                (turns, (1.418711, 1.418711),
+                 {"1": ((0.1403, 0.8597), (0.1403, 0.8597)), "2": ((0.1866, 0.9335), (0.0665, 0.8134))}),
+                (["+", "-", "+", "+"], (1, 1), {"1": ((0.1941, 0.9937), (0.1941, 0.9937))})):
+            found, band = report.new_cases(*report.sums(matrix(*rows)))[1], self.band(*rows)
+            self.assertEqual([round(factor, 6) for factor in found], list(factors))
+            for k, (at, power) in values.items():
+                self.assertEqual(band[k], {"pass_at_k": list(at), "pass_power_k": list(power)}, (rows, k))
+
+    def test_bands_of_the_records(self):
+        for name, values in (
+                ("bayes", {"1": ((0.5131, 0.9435), (0.5131, 0.9435)), "3": ((0.6215, 0.9983), (0.3421, 0.8437)),
+                           "10": ((0.6627, 1), (0.0741, 0.7028))}),
+                ("smollm2-135m-instruct-q4_1", {"1": ((0.1377, 0.7542), (0.1377, 0.7542)),
+                                                "10": ((0.2120, 0.8630), (0.0749, 0.7007))})):
+            made = json.loads((HERE / "runs" / f"{name}-report.json").read_text(encoding="utf-8"))["systems"][0]
+            for k, (at, power) in values.items():
+                self.assertEqual(made["curve_band"][k], {"pass_at_k": list(at), "pass_power_k": list(power)}, (name, k))
+
+    def test_the_lower_limit_holds_where_one_case_in_ten_never_passes(self):
+        source, below = random.Random(20), 0
+        truth = 0.9 * (1 - 6 / (10 * 11 * 12))      # of pass@3, with beta(9, 1) among those that may pass
+        for _ in range(400):
+            each = [0 if source.random() < 0.1 else source.betavariate(9, 1) for _ in range(9)]
+            rows = [[source.random() < share for _ in range(10)] for share in each]
+            below += report.curve_band(*report.sums(rows))["3"]["pass_at_k"][0] <= truth
+        self.assertGreaterEqual(below, 0.94 * 400)
+
+    def test_many_trials_have_a_band_at_some_k(self):
+        band = self.band(*["+-" * 500] * 2)
+        self.assertEqual(list(band)[:100], [str(k) for k in range(1, 101)])
+        self.assertEqual(list(band)[-1], "1000")
+        self.assertLess(len(band), 175)
+
+    def test_what_narrows_is_told(self):
+        self.assertEqual(self.rate(*["+-" * 5] * 4)["narrowed_by"], "trials")       # the cases agree in each trial
+        self.assertEqual(self.rate("++++++++++", "++++++++++", "----------")["narrowed_by"], "cases")
 
     def test_the_published_pass_rate_has_both_intervals(self):
-        self.assertEqual(report.pass_rate(matrix(*QWEN.values())), {
-            "value": 0.8556, "same_cases": [0.7684, 0.9136], "new_cases": [0.5673, 0.964],
-            "effective_trials": {"same_cases": 90.0, "new_cases": 11.35}, "narrowed_by": "cases"})
+        self.assertEqual(self.rate(*QWEN.values()), {
+            "value": 0.8556, "same_cases": [0.7684, 0.9136], "new_cases": [0.5325, 0.9758],
+            "effective_trials": {"same_cases": 90.0}, "narrowed_by": "cases"})
 
     def test_one_trial_a_case_says_nothing_of_new_trials(self):
-        rate = report.pass_rate(matrix("+", "-", "+"))
+        rate = self.rate("+", "-", "+")
         self.assertIsNone(rate["same_cases"])
         self.assertIsNotNone(rate["new_cases"])
 
     def test_one_case_says_nothing_of_new_cases(self):
-        rate = report.pass_rate(matrix("++-"))
+        rate = self.rate("++-")
         self.assertIsNone(rate["new_cases"])
         self.assertIsNotNone(rate["same_cases"])
-        self.assertIsNone(report.curve_band(matrix("++-")))
+        self.assertIsNone(self.band("++-"))
 
     def test_the_band_begins_with_the_interval_for_new_cases(self):
         for rows in (QWEN.values(), ("+-", "-+", "--"), ("+", "-", "+"), ("++", "++")):
-            rate, band = report.pass_rate(matrix(*rows)), report.curve_band(matrix(*rows))
+            rate, band = self.rate(*rows), self.band(*rows)
             self.assertEqual(band["1"], {"pass_at_k": rate["new_cases"], "pass_power_k": rate["new_cases"]})
 
-    def test_the_band_holds_the_curve(self):
-        curve, band = report.curve(10, [10, 10, 7, 2, 10, 10, 10, 10, 8]), report.curve_band(matrix(*QWEN.values()))
+    def test_the_band_holds_the_curve_and_is_in_order(self):
+        curve, band = report.curve(10, [10, 10, 7, 2, 10, 10, 10, 10, 8]), self.band(*QWEN.values())
         for k, values in curve.items():
             for key, value in values.items():
                 low, high = band[k][key]
                 self.assertTrue(low <= value <= high, (k, key))
+        for limit in (0, 1):
+            at, power = ([values[key][limit] for values in band.values()] for key in ("pass_at_k", "pass_power_k"))
+            self.assertEqual((at, power), (sorted(at), sorted(power, reverse=True)))
 
 
 class Comparing(unittest.TestCase):
@@ -3598,8 +3668,8 @@ class Reports(unittest.TestCase):
         self.assertEqual(made["failures_by_check"], {"triage-outcome": 11, "failure-criteria": 2})
         self.assertEqual(made["flaky_cases"], ["password-changed", "product-advice", "late-order"])
         self.assertEqual(made["model_calls"], {"trials": 70, "pass": 57, "rate": 0.8143, "same_cases": [0.7077, 0.8881],
-                                               "new_cases": [0.4684, 0.9562], "narrowed_by": "cases",
-                                               "effective_trials": {"same_cases": 70.0, "new_cases": 8.0}})
+                                               "new_cases": [0.4429, 0.9673], "narrowed_by": "cases",
+                                               "effective_trials": {"same_cases": 70.0}})
 
     def test_a_perfect_system_has_a_flat_curve(self):
         made = report.system_report(run_record(GEMMA, "gemma", REFUSES))
@@ -3912,7 +3982,7 @@ qwen
 
 passed 77 of 90: 0.856                95 % interval
   these 9 cases, new trials           0.77 to 0.91
-  new cases like these                0.57 to 0.96   more cases would narrow it
+  new cases like these                0.53 to 0.98   more cases would narrow it
   model calls only: 57 of 70, 0.814   0.71 to 0.89
   one trial alone would have said 7 to 9 of 9
 
@@ -3969,7 +4039,7 @@ passed 1 of 1: 1.000                  95 % interval
 """, self.lines(run_record({"a": "+"})))
 
     def test_what_would_narrow_the_interval(self):
-        self.assertIn("more trials would narrow it\n", self.lines(run_record({name: "++--++--++" for name in "abc"})))
+        self.assertIn("more trials would narrow it\n", self.lines(run_record({name: "+-" * 5 for name in "abcd"})))
 
     def test_tokens_and_load_where_the_trials_tell_them(self):
         tokens = {"prompt_eval_count": 100, "eval_count": 20, "eval_duration_s": 0.25, "load_duration_s": 0.1}
@@ -4016,7 +4086,7 @@ note: 13 trials were run again: there was no reply the first time"""))
 
     def test_a_note_goes_no_further_than_80_columns_with_one_trial(self):
         lines = self.lines(run_record(dict.fromkeys("abcdefghi", "+") | {"b": "-"})).split("\n")
-        self.assertIn("  new cases like these                0.54 to 0.98   more cases would narrow it", lines)
+        self.assertIn("  new cases like these                0.52 to 1.00   more cases would narrow it", lines)
         self.assertLessEqual(max(map(len, lines)), 80)
 
     def test_an_empty_reply_is_called_so(self):
@@ -4592,7 +4662,7 @@ class ThePage(unittest.TestCase):
         self.assertEqual(words(next(elements(tree, "p", "rate"))), "0.856 of the trials passed, 77 of 90")
         self.assertEqual([words(line) for line in elements(next(elements(tree, "ul")), "li")],
                          ["95 % interval for these 9 cases, new trials: 0.77 to 0.91",
-                          "95 % interval for new cases like these: 0.57 to 0.96; more cases would narrow it",
+                          "95 % interval for new cases like these: 0.53 to 0.98; more cases would narrow it",
                           "95 % interval for model calls only, new trials: 0.71 to 0.89; 57 of 70 passed, 0.814",
                           "One trial alone would have said 7 to 9 of 9"])
 
