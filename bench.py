@@ -286,7 +286,10 @@ class LogReader:
     offset says where in the file the present row begins, and number its line."""
 
     def __init__(self, file, path, damaged=None, header=None, start=0, stop=math.inf):
-        """With a header only the rows between two places in the file are read, with their lines counted from there."""
+        """With a header only the rows between two places in the file are read, with their lines counted from there.
+
+        Nothing is read that a running writer appends meanwhile: a torn row would be joined with its own end."""
+        stop = min(stop, file.seek(0, os.SEEK_END))
         self.path, self.damaged, self.number, self.header = path, damaged, 1, header
         self.offset = self.kept = self.torn = 0
         self.unended, self.tail = False, b""
@@ -308,6 +311,7 @@ class LogReader:
             file.seek(offset)
         held, ahead = [], offset
         for line in file:
+            line = line[:max(stop - ahead, 0)]
             if held and (line[0] == ROW_START or line.strip(BLANK)):
                 for earlier in held:
                     yield offset, earlier[:-1], False

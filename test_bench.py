@@ -1458,6 +1458,18 @@ class Crashes(Processes):
             refusal = next(err for status, _, err in ends if status)
             self.assertEqual(refusal, f"error: {self.log}: another bench.py is writing this log; wait for it, or give another --log\n")
 
+    def test_what_a_writer_appends_while_a_log_is_read_is_left_for_the_next_reading(self):
+        self.run_small()
+        whole = self.log.read_bytes()
+        place = whole.rindex(b'{"case_id"') + 9
+        file = io.BytesIO(whole[:place])
+        reader = bench.LogReader(file, self.log)
+        at = file.tell()
+        file.seek(place)
+        file.write(whole[place:])
+        file.seek(at)
+        self.assertEqual((len(list(reader)), reader.torn), (5, 9))
+
     def test_a_reader_of_a_running_log_sees_whole_rows(self):
         process = self.start(trials=12)
         self.wait_for_rows(process, 3)
@@ -1573,7 +1585,8 @@ class Disks(Processes):
     @unittest.skipUnless(hasattr(signal, "SIGXFSZ"), "this system has no file-size limits")
     def test_a_file_size_limit_stops_the_run_and_lifting_it_resumes(self):
         import resource
-        limit = 3000
+        self.finish(self.start(trials=1, log=self.folder / "one.jsonl"))
+        limit = (self.folder / "one.jsonl").stat().st_size      # one trial of 10, each row shorter than all nine
         process = self.start(system="slow:quick", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         status, out, err = self.finish(process)
         self.assertEqual((status, err), (1, f"error: {self.log}: the log cannot be written: File too large; mend that, then run the "
