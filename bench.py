@@ -1,11 +1,13 @@
-"""Run every case k times against one system and log each trial the moment it ends.
+"""Run every case k times against one system and log each trial as it ends.
 
-    python3 bench.py                                    the embedded sampler, 10 trials a case
-    python3 bench.py --model llama3.2:3b --trials 20    a model of the local Ollama server
+    python3 bench.py                                  the demonstration
+    python3 bench.py mine.json --model llama3.2:3b    a task of your own
+    python3 bench.py mine.json --model llama3.2:3b --trials 20
 
-The log (JSON Lines: the plan, then one line a finished trial) is the only state. Stopped, crashed or
-killed, the same command resumes it and never repeats a logged trial. The order is trial-major: each case
-once, then each case a second time, and so on. Afterwards: python3 report.py LOG
+The log (JSON Lines: the plan, then a line for each finished trial) is the
+only state. Stopped, crashed or killed, the same command resumes it and never
+repeats a logged trial. The order is trial-major: each case once, then each
+case a second time, and so on. Afterwards: python3 report.py LOG
 """
 
 import os
@@ -75,6 +77,7 @@ HOPELESS_CALLS = 5
 WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
+SHORT = {"-m": "--model", "-t": "--trials", "-n": "--trials", "-k": "--trials", "-o": "--option", "-p": "--prompt"}
 MOST_ROWS = 40              # of a grid in the terminal
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
 VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
@@ -494,7 +497,7 @@ def log_sources(header) -> tuple:
     if "cases" not in header:
         return None, None
     entry = header.get("task", {})
-    return entry.get("data", entry.get("module")), {"name": header["case_set"]["name"], "cases": header["cases"],
+    return entry.get("data") or entry.get("module"), {"name": header["case_set"]["name"], "cases": header["cases"],
                                                     "sha256": header["case_set_sha256"]}
 
 
@@ -1846,37 +1849,78 @@ def option_pair(text: str) -> tuple:
     return name, value
 
 
-def parse_args(argv):
-    parser = harness.Parser(description=__doc__)
-    add, which = parser.add_argument, parser.add_mutually_exclusive_group()
-    which.add_argument("--system", default="model_triage:bayes", metavar="MODULE:NAME",
-                       help="what is measured (default: %(default)s)")
-    which.add_argument("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest "
-                                                      "(short for --system model_triage:TAG)")
+def add_what(add) -> None:
+    """The options that say what is measured, and on what."""
+    add("what", nargs="?", metavar="TASK.json",
+        help="a task of your own as data; without one the tool's own demonstration, triage_task, runs")
+    add("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest")
+    add("--system", metavar="MODULE:NAME", help="any system (--model TAG is short for model_triage:TAG; default for "
+                                                "triage_task: model_triage:bayes)")
+    add("--task", metavar="TASK", help="the same as TASK.json, or a module with checks (default: triage_task)")
+    add("--cases", metavar="FILE", help="the cases: .json, .jsonl or .csv (default: the task's own)")
     add("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
-    add("--log", type=Path, help="the log to begin or resume (default: runs/NAME.jsonl)")
-    add("--task", default="triage_task", help="a task file or module (default: %(default)s)")
-    add("--cases", metavar="FILE", help="the case file (default: the task's own)")
+    add("--prompt", metavar="FILE", help="ask with this user message in place of the task's; {input} is the case's input")
+    add("--system-prompt", metavar="FILE", help="ask with this system message in place of the task's")
+
+
+def add_model(add) -> None:
+    """The options of an Ollama model."""
+    add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
+        help="a sampling option, such as temperature=0.2; repeatable")
+    add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
+    add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+
+
+def add_run(add) -> None:
+    """The options that say how trials are run."""
     add("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
-    add("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
     add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
     add("--wait-s", type=harness.seconds, default=0, metavar="N",
         help="wait up to N seconds for a server that is away (default: 0)")
     add("--stop-if-hopeless", action="store_true",
         help="stop when the first 5 model calls end alike and none can be graded")
-    add("--sync-every", type=harness.whole_number, default=1, metavar="N",
-        help="sync the log to the disk after every N trials, which a power cut may then take (default: 1)")
-    add("--no-lock", action="store_true", help="take no lock on the log: see yourself that nothing else writes it")
-    add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
-        help="a sampling option of Ollama; repeatable")
-    add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
-    add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+
+
+def add_log(add) -> None:
+    """The options of the log."""
+    add("--log", type=Path, help="the log to begin or resume (default: runs/MODEL.jsonl, runs/TASK-MODEL.jsonl)")
     add("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD",
         help="take over the trials that this log has for the plan; repeatable")
     add("--redo-unanswered", action="store_true", help="with --from: run trials without any reply of the model again")
+    add("--hardware", metavar="TEXT", help="a note on the machine, kept in the log's header")
+    add("--sync-every", type=harness.whole_number, default=1, metavar="N",
+        help="sync the log to the disk after every N trials, which a power cut may then take (default: 1)")
+    add("--no-lock", action="store_true", help="take no lock on the log: see yourself that nothing else writes it")
     add("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
-    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+
+
+def hint_of(option: str) -> str:
+    """What to give in place of an option that is none: "--temperature" → "; give it as --option temperature=VALUE"."""
+    name = option.lstrip("-").replace("-", "_")
+    if option in SHORT:
+        return f"; did you mean {SHORT[option]}?"
+    if name in harness.import_named("model_triage", "system").OPTIONS:
+        return f"; give it as --option {name}=VALUE"
+    return ""
+
+
+def parse_args(argv):
+    parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]", hint=hint_of)
+    for title, add_group in (("what is measured", add_what), ("an Ollama model's settings", add_model),
+                             ("the run", add_run), ("the log", add_log)):
+        add_group(parser.add_argument_group(title).add_argument)
     return checked_args(parser, argv)
+
+
+def misplaced(word: str) -> str:
+    """What to say of a first word that is no task file."""
+    kind = Path(word).suffix.lower()
+    if kind == ".jsonl":
+        return f"python3 report.py {word} reports a log, --log {word} resumes it, --cases {word} reads cases"
+    if kind == ".csv":
+        return f"--cases {word} reads cases"
+    return f"--task {Path(word).stem} names a module with checks" if kind == ".py" else f"--model {word} measures a model"
 
 
 def checked_args(parser, argv):
@@ -1889,6 +1933,15 @@ def checked_args(parser, argv):
         parser.error(f"argument --sync-every: {args.sync_every} is more than {harness.MAX_TRIALS}")
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
+    if args.what is not None:
+        if args.task is not None:
+            parser.error(f"argument --task: the task is given twice, as {args.what} and as {args.task}")
+        if not harness.is_task_file(args.what):
+            parser.error(f"{args.what} is no task file (their names end in .json): {misplaced(args.what)}")
+        args.task = args.what
+    args.task = args.task or "triage_task"
+    if args.model is not None and args.system is not None:
+        parser.error("argument --system: not allowed with argument --model")
     if args.model is not None:
         tagged = ":" in args.model.rpartition("/")[2]
         args.system = f"model_triage:{args.model if tagged else f'{args.model}:latest'}"
@@ -1902,12 +1955,54 @@ def warn(text: str) -> None:
         print(f"warning: {printable(text)}", file=sys.stderr)
 
 
-def chosen_system(args, case_set):
+def is_own_set(task, case_set) -> bool:
+    """Whether a case set is that of the triage task, for which its prompt and the embedded sampler are made."""
+    return getattr(task, "__name__", "") == "triage_task" and case_set["name"] == TRIAGE and \
+        case_set["sha256"] == harness.load_cases(harness.DEFAULT_CASES, task)["sha256"]
+
+
+def asked_of(args, system, task, case_set):
+    """What a model is to be asked: by the task, or for the triage task by the system, with the prompts of the command
+    line; None where nothing says it. CaseError for placeholders that do not go with the cases."""
+    texts = [None if path is None else harness.read_prompt(path) for path in (args.prompt, args.system_prompt)]
+    asked = getattr(task, "asked", None) or (system.asked if is_own_set(task, case_set) else None)
+    if asked is None and texts[0] is not None:
+        asked = {"messages": [], "schema": None, "options": {}, "think": None}
+    if asked is None or texts == [None, None]:
+        return asked
+    asked = harness.with_prompt(asked, *texts)
+    problems = harness.asked_problems(asked, case_set["cases"])
+    if problems:
+        raise harness.CaseError("\n".join(f"{args.prompt or args.system_prompt}: {problem}" for problem in problems))
+    return asked
+
+
+def asking_system(args, task, case_set):
+    """The system of the command line, which asks what the task asks; RunError, before any request, where none does."""
+    if args.system is None and is_data(task):
+        raise harness.UsageError(f"give the model that {args.task} is for: --model TAG")
+    system = harness.load_system(args.system or "model_triage:bayes", case_set)
+    cases = f"the cases of {args.cases}" if args.cases else f"task {args.task}"
+    if harness.has(system, "asking"):
+        asked = asked_of(args, system, task, case_set)
+        if asked is None:
+            raise RunError(f"nothing says what {system.name} is to be asked for {cases}, and the triage prompt is for "
+                           "triage_task and its own cases alone: give a task file (bench.py TASK.json), or --prompt FILE")
+        return call_hook(system, "asking", asked)
+    if args.prompt or args.system_prompt:
+        raise RunError(f"{system.name} takes no prompt: --prompt and --system-prompt are for models")
+    if getattr(system, "only_triage", False) is True and not is_own_set(task, case_set):
+        raise RunError(f"{system.name} knows triage_task and its own cases alone, not {cases}: give a model with "
+                       "--model TAG, or your own system with --system MODULE:NAME")
+    return system
+
+
+def chosen_system(args, task, case_set):
     """The system of the command line, with its options set."""
-    system = harness.load_system(args.system, case_set)
+    system = asking_system(args, task, case_set)
     if args.option or args.think or args.timeout_s is not None:
         if not harness.has(system, "configured"):
-            raise RunError(f"{args.system} has no options to set: --option, --think and --timeout-s are for "
+            raise RunError(f"{system.name} has no options to set: --option, --think and --timeout-s are for "
                            "Ollama models")
         try:
             system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
@@ -2034,7 +2129,7 @@ def bench(argv=None) -> int:
     if args.convert and args.log:
         return convert(args)
     task, case_set = harness.load_plan(args.task, args.cases)
-    system = chosen_system(args, case_set)
+    system = chosen_system(args, task, case_set)
     args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME)
     if args.convert:
         return convert(args)

@@ -1468,12 +1468,14 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
 class Parser(argparse.ArgumentParser):
     """A parser whose help is the module's docstring and whose errors are one line."""
 
-    def __init__(self, **options):
+    def __init__(self, hint=lambda option: "", **options):
+        """hint says of an unknown option what to give in its place, where it knows."""
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self.hint = hint
 
     def error(self, message):
-        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        hint = nearest(unknown[1], self._option_string_actions) if unknown else ""
+        unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
+        hint = unknown and (self.hint(unknown[1]) or nearest(unknown[1], self._option_string_actions)) or ""
         self.exit(2, f"error: {printable(message)}{hint}\n")
 
 

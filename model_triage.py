@@ -1067,6 +1067,7 @@ class Bayes:
     mode = "embedded"
     prompt = ""
     tools = []
+    only_triage = True      # it has learnt nothing else
 
     def __init__(self, *, examples=EXAMPLES):
         self.examples = examples

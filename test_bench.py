@@ -1640,7 +1640,7 @@ class TheCommand(InFolder):
                             (["--budget-s", "-1"], "argument --budget-s: '-1' is not a number of seconds, 0 or more"),
                             (["--budget-s", "nan"], "argument --budget-s: 'nan' is not a number of seconds, 0 or more"),
                             (["--workers", "x"], "argument --workers: 'x' is not a whole number from 1 up"),
-                            (["--trails", "3"], 'unrecognized arguments: --trails 3; did you mean "--trials"'),
+                            (["--trails", "3"], 'unrecognized arguments: --trails; did you mean "--trials"'),
                             (["--redo-unanswered"], "--redo-unanswered needs --from"), (["--workers", "513"], "513 is more than 512"),
                             (["--model", "x:y", "--timeout-s", "0"], "--timeout-s is 0.0"), (["--model", "x:y", "--option", "top_kk=1"], 'did you mean "top_k"'),
                             (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
@@ -3318,6 +3318,249 @@ class OllamaRuns(InFolder):
         done = script("bench.py", "--model", "smollm2:135m", cwd=self.folder, env={"OLLAMA_HOST": address})
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("start it with `ollama serve`", done.stderr)
+
+
+# Tasks of one's own
+
+RECEIPTS = {"name": "receipts", "prompt": "Shop and total of this receipt?\n\n{input}",
+            "schema": {"type": "object", "properties": {"shop": {"type": "string"}, "total": {"type": "number"}},
+                       "required": ["shop", "total"]},
+            "compare": {"shop": "text"},
+            "cases": [{"id": "bakery", "input": "BAKERY KLEIN 2 rolls 1.80", "expect": {"shop": "Bakery Klein", "total": 1.8}},
+                      {"id": "book", "input": "LEAF & SONS 1 book 12.00", "expect": {"total": 12}},
+                      {"id": "blank", "input": " ", "expect_rejection": "message is blank"}]}
+
+
+def answering(request, number):
+    """The stand-in's reply to a receipt: right but for every third total."""
+    text = request["body"]["messages"][-1]["content"]
+    shop, total = ("Bakery Klein", 1.8) if "KLEIN" in text else ("Leaf & Sons", 12)
+    return {"body": chat_body(json.dumps({"shop": shop, "total": total if number % 3 else 0}))}
+
+
+class OwnTask(InFolder):
+    """Tests in a folder with a task file, beside a stand-in server."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(contextlib.chdir(self.folder))
+        self.server = self.enterContext(FakeOllama(usual=answering))
+        self.task()
+        self.log = Path("runs/receipts-smollm2-135m.jsonl")
+
+    def task(self, name="receipts.json", **changes):
+        """Write the task file with some keys changed."""
+        self.write(name, json.dumps({**RECEIPTS, **changes}))
+
+    def expecting(self, case_id, **changes):
+        """The cases of the task file with keys of one of them changed."""
+        return [{**case, **changes} if case["id"] == case_id else case for case in RECEIPTS["cases"]]
+
+    def bench(self, *words, model="smollm2:135m"):
+        """The stdout of a run of bench.py that nothing is wrong with."""
+        status, out, err = called(bench, *words, *(("--model", model) if model else ()))
+        self.assertEqual((status, err), (0, ""))
+        return out
+
+    def refused(self, text, *words, status=1):
+        """One line of stderr that holds the text; the server is asked for nothing."""
+        asked = len(self.server.requests)
+        self.assertEqual((found := called(bench, *words))[:2], (status, ""), found)
+        self.assertTrue(found[2].startswith("error: ") and found[2].count("\n") == 1, found[2])
+        self.assertIn(text, found[2])
+        self.assertEqual(len(self.server.requests), asked)
+
+
+class ALogThatExplainsItself(OwnTask):
+    def report(self, *words):
+        return called(report, self.log, *words)
+
+    def begin(self, trials=3):
+        self.bench("--task", "receipts.json", "--trials", trials)
+        return bench.read_log(self.log)[0]
+
+    def test_the_header_holds_the_cases_the_task_what_was_asked_and_the_command(self):
+        header = self.begin()
+        task, case_set = harness.load_plan("receipts.json")
+        self.assertEqual(header["cases"], case_set["cases"])
+        self.assertEqual(header["case_set"], {"name": "receipts", "sha256": case_set["sha256"]})
+        self.assertEqual(header["task"], {**harness.task_identity(task), "data": task.definition})
+        self.assertEqual(header["asked"], task.asked)
+        self.assertEqual(header["command"], ["bench.py", "--task", "receipts.json", "--trials", "3", "--model", "smollm2:135m"])
+        self.assertEqual(self.server.chats[-1]["messages"], [{"role": "user", "content": header["asked"]["messages"][0]["content"].replace(
+            "{input}", header["cases"][1]["input"])}])
+
+    def test_a_report_needs_neither_file_and_says_when_they_changed(self):
+        self.begin()
+        status, told, err = self.report()
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("3 cases x 3 trials: ", told)
+        self.task(cases=self.expecting("book", expect={"total": 13}))
+        self.assertEqual(self.report(), (0, told, "warning: runs/receipts-smollm2-135m.jsonl: receipts.json has changed since this log "
+                                                  "began: its own cases and checks are used; --regrade takes today's\n"))
+        self.task(compare={})
+        self.assertIn("receipts.json has changed", self.report()[2])
+        self.write("receipts.json", "{")
+        self.assertEqual(self.report()[:2], (0, told))
+        os.unlink("receipts.json")
+        self.assertEqual(self.report(), (0, told, "warning: runs/receipts-smollm2-135m.jsonl: receipts.json: there is no such file here: "
+                                                  "its own cases and checks are used; --regrade takes today's\n"))
+        self.assertIn('wants total 12', self.report("--failures")[1])
+
+    def test_regrading_takes_the_expectations_of_today_and_only_those(self):
+        self.begin()
+        passed = lambda *words: re.search("passed ([0-9]+) of 9", self.report(*words)[1])[1]
+        self.assertEqual(passed(), "7")
+        self.task(cases=[*self.expecting("book", expect={"total": {"at_least": 0}}), {"id": "new", "input": "x", "expect": {"total": 1}}])
+        self.assertEqual(passed("--regrade"), "8")
+        self.task("other.json", cases=self.expecting("book", expect={"total": 99}))
+        self.assertEqual(passed("--regrade", "--task", "other.json"), "5")
+        self.assertIn("name no file to use what the log holds, or add --regrade", self.report("--task", "other.json")[2])
+        for cases, text in ((self.expecting("book", input="LEAF"), 'the input of case "book" has changed'),
+                            (RECEIPTS["cases"][1:], 'receipts has no case "bakery" any more')):
+            self.task(cases=cases)
+            status, out, err = self.report("--regrade")
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn(text, err)
+
+    def test_a_stopped_log_tells_the_command_that_resumes_it(self):
+        self.begin()
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        self.log.write_bytes(b"".join(lines[:-2]))
+        resume = f"python3 {HERE / 'bench.py'} --task receipts.json --trials 3 --model smollm2:135m"
+        self.assertIn(f"to\nresume:\n  {resume}\n", self.report("--out", "page.html")[1].replace("; to resume", ";\nto\nresume"))
+        self.assertIn(f"<bdi>{resume}</bdi>", Path("page.html").read_text(encoding="utf-8"))
+        moved = self.log.rename(self.folder / "-a copy.jsonl")
+        told = called(report, "./-a copy.jsonl")[1]
+        self.assertIn(f"  {resume} --log './-a copy.jsonl'\n", told)
+        words = shlex.split(re.search("  python3 (.*)$", told, re.MULTILINE)[1])
+        self.assertIn("already logged 7, ran 2", self.bench(*words[1:], model=None))
+        self.assertEqual(len(bench.read_log(moved)[1]), 9)
+
+    def test_a_hostile_header_runs_nothing_and_obeys_no_terminal(self):
+        header = self.begin()
+        rows = self.log.read_bytes().split(b"\n", 1)[1].rpartition(b"\n{")[0] + b"\n"
+        self.write("evil.py", "raise SystemExit('it ran')")
+
+        def hostile(**changes):
+            self.log.write_bytes(json.dumps({**header, **changes}).encode() + b"\n" + rows)
+            status, out, err = self.report()
+            self.assertEqual(err.count("\n") * (status != 0), status, err)
+            self.assertNotIn("\x1b", out + err)
+            self.assertNotIn("it ran", out + err)
+            return out + err
+        self.assertIn("  python3 " + shlex.quote(str(HERE / "bench.py")) + r" '\x1b[2J\n; rm -rf x'", hostile(command=["rm", 3, "\x1b[2J\n; rm -rf x", None]))
+        self.assertIn('its checks are the module "evil": give it with --task', hostile(task={**header["task"], "data": None, "module": "evil"}))
+        self.assertIn("no such file here", hostile(files={"task": "/dev/zero.json", "cases": ["x"]}))
+        self.assertIn("does not say which file its task is from", hostile(files={"task": str(self.folder), "cases": None}))
+        for changes in ({"command": "rm"}, {"cases": {}}, {"case_set": {}}, {"label": 3}, {"subset": []}, {"files": "x"}, {"asked": 1},
+                        {"task": {**header["task"], "data": {"name": "x", "schema": {"type": "?"}}}}, {"cases": [1]}, {"cases": []},
+                        {"cases": header["cases"][:2]}, {"cases": [{**header["cases"][0], "input": "y"}, *header["cases"][1:]]},
+                        {"task": {**header["task"], "data": {"name": "x", "extract": "(" * 200}}}):
+            with self.subTest(changes=changes):
+                self.assertIn("error: runs/receipts-smollm2-135m.jsonl: line 1: ", hostile(**changes))
+
+    def test_a_conversion_needs_no_file_either(self):
+        self.begin()
+        recording = bench.to_recording(self.log, harness.load_plan("receipts.json")[1])
+        os.unlink("receipts.json")
+        self.assertEqual(called(bench, "--log", self.log, "--convert", "made.json")[0], 0)
+        self.assertEqual(harness.read_json("made.json"), recording)
+        self.assertEqual(recording["provenance"]["task"], {key: recording["provenance"]["task"][key] for key in ("name", "sha256")})
+
+
+class NothingByAccident(OwnTask):
+    """What a model is asked is said by the task or by the user, or nothing is sent."""
+
+    def setUp(self):
+        super().setUp()
+        document = json.loads(CASE_FILE.read_text(encoding="utf-8"))
+        document["cases"][0]["input"] = "Where is my parcel?"
+        self.cases = self.write("edited.json", json.dumps(document))
+
+    def test_the_triage_prompt_goes_with_its_own_cases_alone(self):
+        self.refused("nothing says what smollm2:135m is to be asked for the cases of edited.json, and the triage prompt is for triage_task "
+                     "and its own cases alone: give a task file (bench.py TASK.json), or --prompt FILE",
+                     "--model", "smollm2:135m", "--cases", "edited.json")
+        self.write("mine.py", "from triage_task import *\nNAME = 'mine'\n")
+        self.refused("is to be asked for the cases of", "--model", "smollm2:135m", "--cases", CASE_FILE, "--task", "mine")
+        self.refused("is to be asked for the cases of", "--system", "model_triage:qwen", "--cases", "edited.json")
+        self.refused("knows triage_task and its own cases alone, not the cases of edited.json: give a model with --model TAG", "--cases", "edited.json")
+        self.refused("knows triage_task and its own cases alone", "receipts.json", "--system", "model_triage:bayes")
+        self.refused("give the model that receipts.json is for: --model TAG", "receipts.json", status=2)
+        self.assertFalse(Path("runs").exists())
+
+    def test_a_copy_of_its_own_cases_will_do(self):
+        shutil.copy(CASE_FILE, "copy.json")
+        self.bench("--cases", "copy.json", "--trials", "1")
+        self.assertIn("Which of your two tents", str(self.server.chats))
+        self.bench("--cases", "copy.json", "--trials", "1", model=None)
+
+    def test_a_prompt_file_replaces_what_is_asked(self):
+        self.write("prompt.txt", "Shop?\r\n{input}\n")
+        self.write("system.txt", "Be brief.\n")
+        self.bench("receipts.json", "--trials", "1", "--prompt", "prompt.txt", "--system-prompt", "system.txt")
+        self.assertEqual(self.server.chats[-1]["messages"], [{"role": "system", "content": "Be brief."},
+                                                             {"role": "user", "content": "Shop?\nLEAF & SONS 1 book 12.00"}])
+        self.assertEqual(self.server.chats[-1]["format"], RECEIPTS["schema"])
+        self.bench("--cases", "edited.json", "--trials", "1", "--prompt", "prompt.txt")
+        self.assertEqual(self.server.chats[-1]["messages"][0]["content"].partition("\n")[0], "Shop?")
+        self.assertNotIn("format", self.server.chats[-1])
+
+    def test_a_prompt_that_goes_with_no_case_is_refused(self):
+        for text, told in (("Shop?", "no {input}"), ("{input.shop}", "{input.shop}"), (" ", "the file is empty")):
+            self.write("prompt.txt", text)
+            self.refused(told, "receipts.json", "--model", "smollm2:135m", "--prompt", "prompt.txt")
+        self.refused("bayes takes no prompt", "--prompt", self.write("prompt.txt", "{input}"))
+        self.refused("no.txt: No such file", "receipts.json", "--model", "smollm2:135m", "--system-prompt", "no.txt")
+
+    def test_a_task_file_stands_first_or_behind_its_option(self):
+        self.assertIn("ran 3", self.bench("receipts.json", "--trials", "1"))
+        self.assertIn("already logged 3, ran 0", self.bench("--trials", "1", "--task", "receipts.json"))
+        self.refused("the task is given twice, as receipts.json and as x.json", "receipts.json", "--task", "x.json", status=2)
+
+
+class LogsOfTheFirstVersion(InFolder):
+    loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def test_they_are_resumed_in_their_own_format(self):
+        old = (HERE / "recorded" / "bayes-stopped.jsonl").read_bytes()
+        self.log.write_bytes(old)
+        bayes = harness.load_system("model_triage:bayes", self.loaded)
+        counts = bench.run_bench(bayes, self.loaded, ["development"], 10, self.log, task=triage_task)
+        self.assertEqual((counts["already_logged"], counts["not_run"]), (52, 0))
+        self.assertTrue(self.log.read_bytes().startswith(old))
+        header, rows = bench.read_log(self.log)
+        self.assertEqual({tuple(row) for row in rows}, {("case_id", "trial", "started_at", "latency_s", "metadata", key) for key in ("output", "error")})
+        whole, resumed = (bench.to_recording(log, self.loaded) for log in (HERE / "recorded" / "bayes.jsonl", self.log))
+        self.assertEqual(outputs_sha256(whole), outputs_sha256(resumed))
+        self.assertEqual(list(resumed["provenance"]), ["task", "environment"])
+
+    def test_their_recordings_have_the_bytes_that_they_always_had(self):
+        for name, digest in (("bayes", "80c8e7df7d401f5c46c5f09d2d99763c250d0f8dfe647fdbeeb4cc893ea8bcf4"),
+                             ("bayes-stopped", "0068cd6df52f239e7b18f2a3060927862e839216431eeb7ed9a9f9a5cb85e1e5"),
+                             ("gemma3-270m-pt-q4_k_m", "c5776fc7a29ac236be6bb041ee204fc40f0c0c2f09e394ea14cff5caf55ea304"),
+                             ("smollm2-135m-instruct-q4_1-stopped", "fddd3a07b2aac333c9f57ff8d5bc34845fdc5c3fa40b13953cc0f020fb5a158c")):
+            recording = bench.to_recording(HERE / "recorded" / f"{name}.jsonl", self.loaded)
+            self.assertEqual(harness.sha256(json.dumps(recording, indent=2) + "\n"), digest, name)
+
+    def test_they_are_taken_over_by_a_log_of_today(self):
+        old = HERE / "recorded" / "bayes.jsonl"
+        bayes = harness.load_system("model_triage:bayes", self.loaded)
+        counts = bench.run_bench(bayes, self.loaded, ["development"], 11, self.log, task=triage_task, sources=[old])
+        self.assertEqual((counts["already_logged"], counts["ran"]), (90, 9))
+        self.assertEqual(bench.read_log(self.log)[0]["bench_version"], "2")
+
+    def test_they_are_graded_anew_with_other_expectations_of_the_same_inputs(self):
+        document = json.loads(CASE_FILE.read_text(encoding="utf-8"))
+        document["cases"][0]["expect"] = {"category": "account"}
+        edited = self.write("edited.json", json.dumps(document))
+        log = HERE / "recorded" / "bayes.jsonl"
+        self.assertIn("its case set", called(report, log, "--cases", edited)[2])
+        self.assertIn("2/10", re.search("charged-twice .*", called(report, log, "--cases", edited, "--regrade")[1])[0])
+        document["cases"][0]["input"] = "x"
+        edited.write_text(json.dumps(document))
+        self.assertIn('the input of case "charged-twice" has changed', called(report, log, "--cases", edited, "--regrade")[2])
 
 
 # The report
