@@ -1468,7 +1468,7 @@ class Crashes(Processes):
         file.seek(place)
         file.write(whole[place:])
         file.seek(at)
-        self.assertEqual((len(list(reader)), reader.torn), (5, 9))
+        self.assertEqual((len(list(reader.rows())), reader.torn), (5, 9))
 
     def test_a_reader_of_a_running_log_sees_whole_rows(self):
         process = self.start(trials=12)
