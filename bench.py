@@ -642,6 +642,114 @@ def to_recording(log_path, case_set: dict | None = None) -> dict:
     return {**plan_of(header, case_set), "responses": responses, "provenance": provenance_of(header)}
 
 
+# Grading a log while it is read
+
+def is_log(path) -> bool:
+    """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
+    with open(path, "rb") as file:
+        line = file.readline()
+    try:
+        header = harness.parse_json(line.decode("utf-8-sig"))
+    except ValueError:
+        return not line.strip() or line.startswith(HEADER_START)
+    return isinstance(header, dict) and "bench_version" in header
+
+
+def grade_rows(record, reader, cases, task) -> None:
+    """Tell a record what the rows of a log hold and how they are graded."""
+    starts = {case["id"]: (number * record.trials, case) for number, case in enumerate(cases)}
+    canonical, known = harness.canonical, {}
+    for row in planned_rows(reader, cases):
+        start, case = starts[row["case_id"]]
+        index, output = start + row["trial"], row.get("output")
+        key = start, repr(output) if "error" not in row else None
+        found = known.get(key)      # equal outputs of a case end alike
+        if found is None:
+            found = (record.place_of(harness.grade(task, case, row)),
+                     0 if output is None else harness.fingerprint(canonical(output)))
+            if key[1] is not None and len(key[1]) <= 200 and len(known) < 20000:
+                known[key] = found
+        record.endings[index], record.outputs[index] = found
+        record.offsets[index] = reader.offset
+        text = canonical(response_of(row))
+        record.hashes[32 * index:32 * index + 32] = hashlib.sha256(text.encode()).digest()
+        try:
+            record.tell(index, row["metadata"], row["latency_s"])
+        except RunError as error:
+            raise RunError(f"line {reader.number}: {error}") from None
+
+
+def graded_part(record, path, header, cases, task, start, stop) -> dict:
+    """The columns of a record, by name, after the rows between two places of a log; RunError where they end torn."""
+    with open_log(path) as file:
+        reader = LogReader(file, path, header=header, start=start, stop=stop)
+        grade_rows(record, reader, cases, task)
+        if reader.kept != stop:
+            raise RunError(f"{path}: the part does not end with a row")
+    return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts",
+                                                     "setups")}
+
+
+def logged_rows(path, record, cases, task, number) -> list:
+    """The rows of one case of a log, read again from where they stand; RunError where it has changed meanwhile."""
+    case, rows = cases[number], []
+    with open_log(path) as file:
+        for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
+            place, response = record.endings[index], not_run()
+            if place:
+                file.seek(record.offsets[index])
+                try:
+                    response = parse_line(file.readline().rstrip(BLANK))
+                except ValueError:
+                    response = {}
+                if (harness.dig(response, "case_id"), harness.dig(response, "trial")) != (case["id"], trial):
+                    raise RunError(f"{path}: the log was changed while it was read: give the command again")
+            ending = record.table[place]
+            if len(ending[2] or "") > harness.REASON_LETTERS:
+                ending = harness.grade(task, case, response)
+            rows.append(harness.result_row(case, trial, response, *ending))
+    return rows
+
+
+def log_record(file, path, task, case_set, regrade) -> harness.Record:
+    """The record of an open log, graded while it is read."""
+    reader = reader_of(file, path)
+    cases = logged_cases(reader.header, path, case_set, regrade)
+    plan = {**plan_of(reader.header, case_set), "provenance": provenance_of(reader.header)}
+    for problem in harness.plan_problems(plan, case_set):
+        raise RunError(problem)
+    harness.check_task(plan, task, regrade)
+    manifest = harness.run_manifest(plan, task, case_set, None)
+
+    def empty():
+        made = harness.Record(manifest, {case["id"]: case["class"] for case in cases},
+                      {case["id"] for case in cases if "expect_rejection" in case},
+                      lambda number: logged_rows(path, made, cases, task, number))
+        return made
+    record = empty()
+    own, *others = in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]
+    if own is None or not all(map(record.absorb, others)):
+        record = empty()
+        grade_rows(record, reader_of(file, path), cases, task)
+    record.finish(hashlib.sha256(harness.canonical(not_run()).encode()).digest())
+    hashes, width = record.hashes.hex(), 64 * record.trials
+    manifest["recording_sha256"] = harness.trials_sha256(plan, (
+        (name, [hashes[at:at + 64] for at in range(start, start + width, 64)])
+        for name, start in zip(record.cases, range(0, len(hashes), width))))
+    del record.hashes
+    record.asked, record.task = {case["id"]: case for case in cases}, task
+    return record
+
+
+def graded_log(path, task, case_set, regrade) -> harness.Record:
+    """The record of a log, graded now; RunError names the log."""
+    try:
+        with open_log(path) as file:
+            return log_record(file, path, task, case_set, regrade)
+    except RunError as error:
+        raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
 # Writing a log
 
 def lock(file_descriptor) -> None:

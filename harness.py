@@ -37,8 +37,11 @@ import os
 import re
 import time
 import warnings
+from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 
 try:
@@ -60,6 +63,21 @@ MAX_DEPTH = 100
 MAX_TRIALS = 100_000
 # How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
 IRREPLACEABLE = b'{"bench_version"'
+VERDICTS = ("pass", "fail", "incomplete")
+ENDS = (*VERDICTS, "not run")
+NOT_RUN = ("incomplete", None, "NotRun: planned, but not in the log")
+REASON_LETTERS = 200        # of one reason in the memory
+# The shapes of a run record, which somebody may have edited by hand.
+SHAPES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
+NAMED = {"name": str, "sha256": str}
+MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": dict, "splits": list, "trials": int,
+            "recording_sha256": str}
+ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str, "metadata": dict}
+# What a trial's metadata may count or time: numbers up to the most that is believed.
+AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
+MOST_AMOUNT, NUMBERS = 1e15, {int, float}
+# What must be the same for all trials of a run, else it is pointed out.
+RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
 ABSENT = object()
 # How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
 NOT_OFFERED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP), errno.EINVAL}
@@ -1461,6 +1479,261 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
     return {"manifest": run_manifest(recording, task, case_set, recording_sha256(recording)),
             "results": [result_row(case, trial, response, *grade(task, case, response)) for case in cases
                         for trial, response in enumerate(recording["responses"][case["id"]])]}
+
+
+# Run records, as they are counted
+
+def as_text(value) -> str:
+    """A JSON value for a reader: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def dig(value, *keys):
+    """What stands under these keys of nested objects, None where a level is missing or no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def fingerprint(text: str) -> int:
+    """64 bits that stand for a text and are never 0."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") or 1
+
+
+class Record:
+    """A graded run in compact form: what is counted stands in columns, one value a trial, by case then trial.
+
+    cases is {case_id: its class}, refused those that must be refused, rows(number) the rows of one case as in a run
+    record. endings has for each trial the place of its (verdict, check, reason) in table, outputs the fingerprint of
+    its output (0 for none), amounts by name what its metadata tells (NaN for nothing). setups counts the trials that
+    ran by what they ran on, in the order of RUNTIMES."""
+
+    def __init__(self, manifest, cases, refused, rows):
+        self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
+        self.trials, self.names, self.asked = manifest["trials"], list(cases), {}
+        self.task = None
+        self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
+        size = len(cases) * self.trials
+        self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
+        self.amounts = {key: array("d", [0]) * size for key in AMOUNTS}
+        self.hashes = bytearray(32 * size)      # of each response, while a log is read
+
+    def place_of(self, ending) -> int:
+        """Where a (verdict, check, reason) stands in the table, a long reason cut; 0 for what never ran."""
+        if len(ending[2] or "") > REASON_LETTERS:
+            ending = (*ending[:2], ending[2][:REASON_LETTERS] + "…")
+        if ending[0] == "incomplete" and ending[2].partition(":")[0] == "NotRun":
+            return 0
+        place = self.places.setdefault(ending, len(self.table))
+        if place == len(self.table):
+            self.table.append(ending)
+        return place
+
+    def tell(self, index, metadata, latency) -> None:
+        """Note what a trial that ran took and what it ran on; RunError where that is no amount."""
+        get = metadata.get
+        for key, column in self.amounts.items():
+            value = latency if key == "recorded_latency_s" else get(key)
+            if value is None:
+                column[index] = math.nan
+            elif type(value) in NUMBERS and 0 <= value <= MOST_AMOUNT:
+                column[index] = value
+            else:
+                raise RunError(amount_problem(key, value))
+        setup = tuple(map(get, RUNTIMES))
+        try:
+            self.setups[setup] += 1
+        except TypeError:       # a list or an object
+            self.setups[tuple(value if value is None else as_text(value) for value in setup)] += 1
+
+    def absorb(self, columns) -> bool:
+        """Add what another process found of other trials; whether they were others."""
+        places = list(map(self.place_of, columns["table"]))
+        found, own = array("I", map(places.__getitem__, columns["endings"])), self.told()
+        self.setups.update(columns["setups"])
+        for mine, theirs in ((self.endings, found), (self.outputs, columns["outputs"]), (self.hashes, columns["hashes"]),
+                             (self.offsets, columns["offsets"]), *zip(self.amounts.values(), columns["amounts"].values())):
+            both = int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")    # one of them is 0 everywhere
+            memoryview(mine).cast("B")[:] = both.to_bytes(len(mine) * memoryview(mine).itemsize, "little")
+        return self.told() == own + len(found) - found.count(0)
+
+    def told(self) -> int:
+        """How many trials are told."""
+        return len(self.endings) - self.endings.count(0)
+
+    def finish(self, absent) -> None:
+        """Give the trials that nothing was told of no amounts and the hash of an absent response."""
+        for index, place in enumerate(self.endings if self.told() < len(self.endings) else ()):
+            if not place:
+                self.hashes[32 * index:32 * index + 32] = absent
+                for column in self.amounts.values():
+                    column[index] = math.nan
+
+    @cached_property
+    def verdicts(self) -> bytes:
+        """The place in ENDS of each trial's verdict, once all trials are told."""
+        kinds = [ENDS.index("not run" if place == 0 else ending[0]) for place, ending in enumerate(self.table)]
+        return bytes(map(kinds.__getitem__, self.endings))
+
+    def of(self, number) -> slice:
+        """Where the trials of a case stand in the columns."""
+        return slice(number * self.trials, (number + 1) * self.trials)
+
+    def words(self) -> dict:
+        """{case_id: [verdict of each trial, "not run" where it never ran]}."""
+        return {name: [ENDS[kind] for kind in self.verdicts[self.of(number)]]
+                for number, name in enumerate(self.cases)}
+
+    def count(self, verdict, where=slice(None)) -> int:
+        """How many trials ended so."""
+        return self.verdicts[where].count(ENDS.index(verdict))
+
+    def matrix(self) -> list:
+        """A row a case, a column a trial: 1 where it passed, else 0."""
+        ones = self.verdicts.translate(bytes([1]) + bytes(255))
+        return [ones[self.of(number)] for number in range(len(self.cases))]
+
+    def endings_of(self, verdict, where=slice(None)) -> dict:
+        """{(verdict, check, reason): how often} of the trials with that verdict, those that never ran included."""
+        counts = Counter(self.endings[where])
+        return {self.table[place]: count for place, count in counts.items() if self.table[place][0] == verdict}
+
+
+def compact(record) -> Record:
+    """A run record in compact form; one that is compact already as it is."""
+    if isinstance(record, Record):
+        return record
+    rows, trials = record["results"], record["manifest"]["trials"]
+    firsts = rows[::trials]
+    made = Record(record["manifest"], {row["case_id"]: row["class"] for row in firsts},
+                  {row["case_id"] for row in firsts if "expects_rejection" in row}, None)
+    made.rows = lambda number: rows[made.of(number)]
+    for index, row in enumerate(rows):
+        made.endings[index] = made.place_of((row["verdict"], row["check"], row["reason"]))
+        if row["output"] is not None:
+            made.outputs[index] = fingerprint(canonical(row["output"]))
+        if made.endings[index]:
+            made.tell(index, row["metadata"], row["metadata"].get("recorded_latency_s"))
+    made.finish(bytes(32))
+    return made
+
+
+def case_rows(record):
+    """(case_id, [row of each trial]) of one case at a time, in plan order."""
+    record = compact(record)
+    return ((name, record.rows(number)) for number, name in enumerate(record.cases))
+
+
+def mistyped(value, kinds):
+    """Which key of an object is missing or not of its kind, or None."""
+    if not isinstance(value, dict):
+        return "it is not an object"
+    for key, kind in kinds.items():
+        if key not in value:
+            return f"{key} is missing"
+        if type(value[key]) is not kind:    # a JSON true is no whole number
+            return f"{key} is {json.dumps(value[key])[:60]}, not {SHAPES[kind]}"
+    return None
+
+
+def amount_problem(key, value):
+    """What is wrong with what a trial's metadata counts or times, or None."""
+    if value is None or type(value) in NUMBERS and 0 <= value <= MOST_AMOUNT:
+        return None
+    return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST_AMOUNT:g}"
+
+
+def manifest_problem(manifest):
+    """What keeps a run record with this manifest from being reported, or None."""
+    problem = mistyped(manifest, MANIFEST)
+    if problem:
+        return f"manifest: {problem}"
+    if manifest["harness_version"] != HARNESS_VERSION:
+        return (f"harness_version is {manifest['harness_version']}, this report reads {HARNESS_VERSION}: "
+                "grade its recording again with harness.py run")
+    if manifest["splits"] != ["development"]:
+        return f"splits is {json.dumps(manifest['splits'])}: only runs of the development split are reported"
+    if manifest["trials"] < 1:
+        return f"trials is {manifest['trials']}, not a whole number from 1 up"
+    for key, kinds in (("task", NAMED), ("case_set", NAMED), ("system", {"name": str})):
+        problem = mistyped(manifest[key], kinds)
+        if problem:
+            return f"manifest: {key}: {problem}"
+    return None
+
+
+def result_problem(row):
+    """What is wrong with the shape of one result, or None."""
+    problem = mistyped(row, ROW)
+    if problem:
+        return problem
+    verdict, metadata = row["verdict"], row["metadata"]
+    if verdict not in VERDICTS:
+        return f"verdict is {json.dumps(verdict)}, not one of {', '.join(VERDICTS)}"
+    for key, needed in (("check", verdict == "fail"), ("reason", verdict != "pass")):
+        if key not in row or not isinstance(row[key], str if needed else type(None)):
+            return f"{key} is {json.dumps(row.get(key))[:60]} with the verdict {verdict}"
+    if "output" not in row or too_deep(row["output"]):
+        return "output is missing or nested too deeply"
+    if row.get("expects_rejection", True) is not True or row["split"] != "development":
+        return "expects_rejection is not true, or the split is not development"
+    for key in AMOUNTS:
+        problem = amount_problem(key, metadata.get(key))
+        if problem:
+            return problem
+    return None if "recorded_latency_s" in metadata else "metadata.recorded_latency_s is missing"
+
+
+def results_problem(rows, trials):
+    """What is wrong with the results of a run of that many trials a case, or None."""
+    seen, first = set(), None
+    for number, row in enumerate(rows):
+        problem = result_problem(row)
+        if problem:
+            return f"results[{number}]: {problem}"
+        trial = number % trials
+        if trial == 0 and row["case_id"] in seen:
+            return f"results[{number}]: case {row['case_id']} comes a second time"
+        first = row if trial == 0 else first
+        seen.add(row["case_id"])
+        if (row["case_id"], row["trial"]) != (first["case_id"], trial):
+            return (f"results[{number}] is trial {row['trial']} of {row['case_id']} where trial {trial} of "
+                    f"{first['case_id']} belongs: a row is missing, doubled or out of place")
+        if any(row.get(key) != first.get(key) for key in ("class", "expects_rejection")):
+            return f"results[{number}]: class or expects_rejection is not that of the case's trial 0"
+    missing = -len(rows) % trials
+    if missing:
+        return f"results end {missing} trial{'s' * (missing > 1)} short of the {trials} of {rows[-1]['case_id']}"
+    return None if rows else "it holds no results"
+
+
+def record_problem(record):
+    """What keeps a value from being reported as a run record, or None."""
+    if isinstance(record, dict) and "responses" in record:
+        return "it is a recording: grade it with harness.py run, or give the log itself"
+    problem = mistyped(record, {"manifest": dict, "results": list})
+    if problem:
+        return f"neither a run record nor a log: {problem}"
+    return manifest_problem(record["manifest"]) or results_problem(record["results"], record["manifest"]["trials"])
+
+
+def check_records(records, names) -> list:
+    """The records in compact form; RunError, naming the file, for one malformed or not belonging with the first."""
+    for record, name in zip(records, names):
+        problem = manifest_problem(record.manifest) if isinstance(record, Record) else record_problem(record)
+        if problem:
+            raise RunError(f"{name}: {problem}")
+    records = list(map(compact, records))
+    first = records[0].manifest
+    for record, name in zip(records[1:], names[1:]):
+        manifest = record.manifest
+        for key, what in (("task", "task"), ("case_set", "case set")):
+            if manifest[key] != first[key]:
+                told = [f"{part[key]['name']} {part[key]['sha256'][:12]}" for part in (manifest, first)]
+                raise RunError(f"{name} is of the {what} {told[0]}, {names[0]} of {told[1]}: report them apart")
+        if record.names != records[0].names:
+            raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
+    return records
 
 
 # The command line, shared by the scripts

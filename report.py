@@ -23,7 +23,6 @@ if __name__ == "__main__":
 import harness      # the first import, since it refuses a Python that is too old for the others
 
 import argparse
-import hashlib
 import json
 import math
 import operator
@@ -32,31 +31,14 @@ import shlex
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from itertools import accumulate, compress, groupby
 from pathlib import Path
 
 import bench
-from harness import RunError, is_number, printable
+from harness import ENDS, RUNTIMES, RunError, as_text, case_rows, compact, dig, is_number, printable
 
 REPORT_VERSION = "2"
-VERDICTS = ("pass", "fail", "incomplete")
-KINDS = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
-NAMED = {"name": str, "sha256": str}
-MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": dict, "splits": list, "trials": int,
-            "recording_sha256": str}
-REASON_LETTERS = 200        # of one reason in the memory
-NOT_RUN = ("incomplete", None, "NotRun: planned, but not in the log")
-ENDS = (*VERDICTS, "not run")
-PASSES = bytes([1]) + bytes(255)
-ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str, "metadata": dict}
-# What a trial's metadata may count or time; whoever edits a run record by hand must keep them numbers.
-AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
-MOST = 1e15
-NUMBERS = {int, float}
-# What must be the same for all trials of a run, else it is pointed out.
-RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
 LEVEL = 0.05
@@ -90,18 +72,6 @@ def seconds(value: float) -> str:
     if value >= 120:
         return bench.format_duration(value)
     return "under 1 ms" if value < 0.001 else bench.format_latency(value)
-
-
-def plain(value) -> str:
-    """A JSON value for a reader: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def dig(value, *keys):
-    """What stands under these keys of nested objects, None where a level is missing or no object."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 # Estimates
@@ -465,247 +435,6 @@ def why_not_passed(row: dict) -> str:
     return f"{row['check']}: {row['reason']}" if row["check"] else row["reason"]
 
 
-def fingerprint(text: str) -> int:
-    """64 bits that stand for a text and are never 0."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") or 1
-
-
-class Record:
-    """A graded run in compact form: what is counted stands in columns, one value a trial, by case then trial.
-
-    cases is {case_id: its class}, refused those that must be refused, rows(number) the rows of one case as in a run
-    record. endings has for each trial the place of its (verdict, check, reason) in table, outputs the fingerprint of
-    its output (0 for none), amounts by name what its metadata tells (NaN for nothing). setups counts the trials that
-    ran by what they ran on, in the order of RUNTIMES."""
-
-    def __init__(self, manifest, cases, refused, rows):
-        self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
-        self.trials, self.names, self.asked = manifest["trials"], list(cases), {}
-        self.task = None
-        self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
-        size = len(cases) * self.trials
-        self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
-        self.amounts = {key: array("d", [0]) * size for key in AMOUNTS}
-        self.hashes = bytearray(32 * size)      # of each response, while a log is read
-
-    def place_of(self, ending) -> int:
-        """Where a (verdict, check, reason) stands in the table, a long reason cut; 0 for what never ran."""
-        if len(ending[2] or "") > REASON_LETTERS:
-            ending = (*ending[:2], ending[2][:REASON_LETTERS] + "…")
-        if ending[0] == "incomplete" and ending[2].partition(":")[0] == "NotRun":
-            return 0
-        place = self.places.setdefault(ending, len(self.table))
-        if place == len(self.table):
-            self.table.append(ending)
-        return place
-
-    def tell(self, index, metadata, latency) -> None:
-        """Note what a trial that ran took and what it ran on; RunError where that is no amount."""
-        get = metadata.get
-        for key, column in self.amounts.items():
-            value = latency if key == "recorded_latency_s" else get(key)
-            if value is None:
-                column[index] = math.nan
-            elif type(value) in NUMBERS and 0 <= value <= MOST:
-                column[index] = value
-            else:
-                raise RunError(amount_problem(key, value))
-        setup = tuple(map(get, RUNTIMES))
-        try:
-            self.setups[setup] += 1
-        except TypeError:       # a list or an object
-            self.setups[tuple(value if value is None else plain(value) for value in setup)] += 1
-
-    def absorb(self, columns) -> bool:
-        """Add what another process found of other trials; whether they were others."""
-        places = list(map(self.place_of, columns["table"]))
-        found, own = array("I", map(places.__getitem__, columns["endings"])), self.told()
-        self.setups.update(columns["setups"])
-        for mine, theirs in ((self.endings, found), (self.outputs, columns["outputs"]), (self.hashes, columns["hashes"]),
-                             (self.offsets, columns["offsets"]), *zip(self.amounts.values(), columns["amounts"].values())):
-            both = int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")    # one of them is 0 everywhere
-            memoryview(mine).cast("B")[:] = both.to_bytes(len(mine) * memoryview(mine).itemsize, "little")
-        return self.told() == own + len(found) - found.count(0)
-
-    def told(self) -> int:
-        """How many trials are told."""
-        return len(self.endings) - self.endings.count(0)
-
-    def finish(self, absent) -> None:
-        """Give the trials that nothing was told of no amounts and the hash of an absent response."""
-        for index, place in enumerate(self.endings if self.told() < len(self.endings) else ()):
-            if not place:
-                self.hashes[32 * index:32 * index + 32] = absent
-                for column in self.amounts.values():
-                    column[index] = math.nan
-
-    @cached_property
-    def verdicts(self) -> bytes:
-        """The place in ENDS of each trial's verdict, once all trials are told."""
-        kinds = [ENDS.index("not run" if place == 0 else ending[0]) for place, ending in enumerate(self.table)]
-        return bytes(map(kinds.__getitem__, self.endings))
-
-    def of(self, number) -> slice:
-        """Where the trials of a case stand in the columns."""
-        return slice(number * self.trials, (number + 1) * self.trials)
-
-    def words(self) -> dict:
-        """{case_id: [verdict of each trial, "not run" where it never ran]}."""
-        return {name: [ENDS[kind] for kind in self.verdicts[self.of(number)]]
-                for number, name in enumerate(self.cases)}
-
-    def count(self, verdict, where=slice(None)) -> int:
-        """How many trials ended so."""
-        return self.verdicts[where].count(ENDS.index(verdict))
-
-    def matrix(self) -> list:
-        """A row a case, a column a trial: 1 where it passed, else 0."""
-        ones = self.verdicts.translate(PASSES)
-        return [ones[self.of(number)] for number in range(len(self.cases))]
-
-    def endings_of(self, verdict, where=slice(None)) -> dict:
-        """{(verdict, check, reason): how often} of the trials with that verdict, those that never ran included."""
-        counts = Counter(self.endings[where])
-        return {self.table[place]: count for place, count in counts.items() if self.table[place][0] == verdict}
-
-
-def compact(record) -> Record:
-    """A run record in compact form; one that is compact already as it is."""
-    if isinstance(record, Record):
-        return record
-    rows, trials = record["results"], record["manifest"]["trials"]
-    firsts = rows[::trials]
-    made = Record(record["manifest"], {row["case_id"]: row["class"] for row in firsts},
-                  {row["case_id"] for row in firsts if "expects_rejection" in row}, None)
-    made.rows = lambda number: rows[made.of(number)]
-    for index, row in enumerate(rows):
-        made.endings[index] = made.place_of((row["verdict"], row["check"], row["reason"]))
-        if row["output"] is not None:
-            made.outputs[index] = fingerprint(harness.canonical(row["output"]))
-        if made.endings[index]:
-            made.tell(index, row["metadata"], row["metadata"].get("recorded_latency_s"))
-    made.finish(bytes(32))
-    return made
-
-
-def case_rows(record):
-    """(case_id, [row of each trial]) of one case at a time, in plan order."""
-    record = compact(record)
-    return ((name, record.rows(number)) for number, name in enumerate(record.cases))
-
-
-def mistyped(value, kinds):
-    """Which key of an object is missing or not of its kind, or None."""
-    if not isinstance(value, dict):
-        return "it is not an object"
-    for key, kind in kinds.items():
-        if key not in value:
-            return f"{key} is missing"
-        if type(value[key]) is not kind:    # a JSON true is no whole number
-            return f"{key} is {json.dumps(value[key])[:60]}, not {KINDS[kind]}"
-    return None
-
-
-def amount_problem(key, value):
-    """What is wrong with what a trial's metadata counts or times, or None."""
-    if value is None or type(value) in NUMBERS and 0 <= value <= MOST:
-        return None
-    return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST:g}"
-
-
-def manifest_problem(manifest):
-    """What keeps a run record with this manifest from being reported, or None."""
-    problem = mistyped(manifest, MANIFEST)
-    if problem:
-        return f"manifest: {problem}"
-    if manifest["harness_version"] != harness.HARNESS_VERSION:
-        return (f"harness_version is {manifest['harness_version']}, this report reads {harness.HARNESS_VERSION}: "
-                "grade its recording again with harness.py run")
-    if manifest["splits"] != ["development"]:
-        return f"splits is {json.dumps(manifest['splits'])}: only runs of the development split are reported"
-    if manifest["trials"] < 1:
-        return f"trials is {manifest['trials']}, not a whole number from 1 up"
-    for key, kinds in (("task", NAMED), ("case_set", NAMED), ("system", {"name": str})):
-        problem = mistyped(manifest[key], kinds)
-        if problem:
-            return f"manifest: {key}: {problem}"
-    return None
-
-
-def row_problem(row):
-    """What is wrong with the shape of one result, or None."""
-    problem = mistyped(row, ROW)
-    if problem:
-        return problem
-    verdict, metadata = row["verdict"], row["metadata"]
-    if verdict not in VERDICTS:
-        return f"verdict is {json.dumps(verdict)}, not one of {', '.join(VERDICTS)}"
-    for key, needed in (("check", verdict == "fail"), ("reason", verdict != "pass")):
-        if key not in row or not isinstance(row[key], str if needed else type(None)):
-            return f"{key} is {json.dumps(row.get(key))[:60]} with the verdict {verdict}"
-    if "output" not in row or harness.too_deep(row["output"]):
-        return "output is missing or nested too deeply"
-    if row.get("expects_rejection", True) is not True or row["split"] != "development":
-        return "expects_rejection is not true, or the split is not development"
-    for key in AMOUNTS:
-        problem = amount_problem(key, metadata.get(key))
-        if problem:
-            return problem
-    return None if "recorded_latency_s" in metadata else "metadata.recorded_latency_s is missing"
-
-
-def rows_problem(rows, trials):
-    """What is wrong with the results of a run of that many trials a case, or None."""
-    seen, first = set(), None
-    for number, row in enumerate(rows):
-        problem = row_problem(row)
-        if problem:
-            return f"results[{number}]: {problem}"
-        trial = number % trials
-        if trial == 0 and row["case_id"] in seen:
-            return f"results[{number}]: case {row['case_id']} comes a second time"
-        first = row if trial == 0 else first
-        seen.add(row["case_id"])
-        if (row["case_id"], row["trial"]) != (first["case_id"], trial):
-            return (f"results[{number}] is trial {row['trial']} of {row['case_id']} where trial {trial} of "
-                    f"{first['case_id']} belongs: a row is missing, doubled or out of place")
-        if any(row.get(key) != first.get(key) for key in ("class", "expects_rejection")):
-            return f"results[{number}]: class or expects_rejection is not that of the case's trial 0"
-    missing = -len(rows) % trials
-    if missing:
-        return f"results end {plural(missing, 'trial')} short of the {trials} of {rows[-1]['case_id']}"
-    return None if rows else "it holds no results"
-
-
-def record_problem(record):
-    """What keeps a value from being reported as a run record, or None."""
-    if isinstance(record, dict) and "responses" in record:
-        return "it is a recording: grade it with harness.py run, or give the log itself"
-    problem = mistyped(record, {"manifest": dict, "results": list})
-    if problem:
-        return f"neither a run record nor a log: {problem}"
-    return manifest_problem(record["manifest"]) or rows_problem(record["results"], record["manifest"]["trials"])
-
-
-def check_records(records, names) -> list:
-    """The records in compact form; RunError, naming the file, for one malformed or not belonging with the first."""
-    for record, name in zip(records, names):
-        problem = manifest_problem(record.manifest) if isinstance(record, Record) else record_problem(record)
-        if problem:
-            raise RunError(f"{name}: {problem}")
-    records = list(map(compact, records))
-    first = records[0].manifest
-    for record, name in zip(records[1:], names[1:]):
-        manifest = record.manifest
-        for key, what in (("task", "task"), ("case_set", "case set")):
-            if manifest[key] != first[key]:
-                told = [f"{part[key]['name']} {part[key]['sha256'][:12]}" for part in (manifest, first)]
-                raise RunError(f"{name} is of the {what} {told[0]}, {names[0]} of {told[1]}: report them apart")
-        if record.names != records[0].names:
-            raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
-    return records
-
-
 # The report of one system
 
 def tally(counted) -> dict:
@@ -826,7 +555,7 @@ def runtimes(record) -> dict:
     for setup, count in record.setups.items():
         for key, value in zip(RUNTIMES, setup):
             if value is not None:
-                found[key][plain(value)] += count
+                found[key][as_text(value)] += count
     return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
 
 
@@ -844,7 +573,7 @@ def system_report(record, prices=None) -> dict:
     counts, each = sums(record.matrix())
     per_case = {name: case_report(record, number) for number, name in enumerate(record.cases)}
     possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
-    verdicts = {verdict: record.count(verdict) for verdict in VERDICTS}
+    verdicts = {verdict: record.count(verdict) for verdict in harness.VERDICTS}
     verdicts["incomplete"] += record.count("not run")
     failed, incomplete = record.endings_of("fail"), record.endings_of("incomplete")
     return {
@@ -913,7 +642,7 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
     """The report of the run records of one task and case set; RunError names the one that cannot be reported.
 
     With baseline the last record is compared with the first and not reported itself."""
-    records = check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
+    records = harness.check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
     manifest, reported = records[0].manifest, records[:-1] if baseline else records
     titles = labels(reported)
     if baseline:
@@ -1046,17 +775,17 @@ def in_columns(rows) -> list:
 
 def title(system) -> str:
     """What was measured, and on what: "qwen3.5:0.8b@de63045f2975  Q8_0  ctx 4096  temp 1"."""
-    name, model = system["system"]["name"], plain(system["system"].get("model") or "")
+    name, model = system["system"]["name"], as_text(system["system"].get("model") or "")
     number = system["label"].removeprefix(name)
     told = [model + number] if model.startswith(name) else [name + number] + [f"model {model[:12]}"] * bool(model)
     versions = list(system["runtimes"].get("server_version", ()))
     environment = dig(system, "provenance", "environment")
     server, temperature = dig(environment, "server"), dig(system, "system", "options", "temperature")
     facts = (("{}", dig(server, "quantization_level")), ("ctx {}", dig(server, "context_length")),
-             ("temp {}", plain(temperature).removesuffix(".0") if is_number(temperature) else None),
+             ("temp {}", as_text(temperature).removesuffix(".0") if is_number(temperature) else None),
              ("server {}", versions[0] if len(versions) == 1 else None),
              ("GPU {}%", dig(server, "gpu_percent")), ("{}", dig(environment, "hardware")))
-    return "  ".join(told + [words.format(plain(fact)) for words, fact in facts if fact is not None])
+    return "  ".join(told + [words.format(as_text(fact)) for words, fact in facts if fact is not None])
 
 
 def verdict_counts(system, term) -> str:
@@ -1159,8 +888,8 @@ def cost_lines(system) -> list:
     if paid and paid["total"] is None:
         lines.append("money: unknown, since the trials do not tell their tokens")
     elif paid:
-        each = f", {plain(paid['per_passed'])} a passed trial" if paid["per_passed"] is not None else ""
-        lines.append(f"money: {plain(paid['total'])} in all{each}, at {paid['price_in']:g} in and "
+        each = f", {as_text(paid['per_passed'])} a passed trial" if paid["per_passed"] is not None else ""
+        lines.append(f"money: {as_text(paid['total'])} in all{each}, at {paid['price_in']:g} in and "
                      f"{paid['price_out']:g} out a million tokens")
     return lines
 
@@ -1300,7 +1029,7 @@ def wish(expected, task, field=None) -> str:
     """What a task expects of a field of the output, or of all of it, in words."""
     compare = getattr(task, "compare", None)
     how = compare if field is None else dig(compare, field)
-    return harness.words_for(expected, how) if how or harness.is_check(expected) else plain(expected)
+    return harness.words_for(expected, how) if how or harness.is_check(expected) else as_text(expected)
 
 
 def wanted(case, task) -> str:
@@ -1319,7 +1048,7 @@ def reply_of(row) -> str:
     """What a trial answered: its output, else the raw reply."""
     if row["output"] is not None:
         return json.dumps(row["output"], ensure_ascii=False)
-    return plain(row["metadata"].get("reply", "(no reply)")) or "(empty reply)"
+    return as_text(row["metadata"].get("reply", "(no reply)")) or "(empty reply)"
 
 
 def reply_groups(rows) -> list:
@@ -1339,7 +1068,7 @@ def format_group(group, term, most) -> list:
     told = " ".join(["trials" if len(group) > 1 else "trial", *(str(row["trial"]) for row in group)])
     seeds = [row["metadata"]["seed"] for row in group if row["metadata"].get("seed") is not None]
     if seeds:
-        told += "   " + " ".join(["seeds" if len(seeds) > 1 else "seed", *map(plain, seeds)])
+        told += "   " + " ".join(["seeds" if len(seeds) > 1 else "seed", *map(as_text, seeds)])
     return ((whole if len(whole) == 1 else fold([reply, f"      {reason}"], term, most))
             + [term.paint(line, "not run") for line in fold([f"      {told}"], term)])
 
@@ -1355,117 +1084,11 @@ def format_failures(system, record, cases, term, only=None) -> list:
         case = cases[name]
         lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case, record.task)}"], term)]
         lines += [line for group in groups for line in format_group(group, term, most)] or ["  no failures"]
-        lines += fold([f"input: {plain(case['input'])}"], term, most)
+        lines += fold([f"input: {as_text(case['input'])}"], term, most)
     return lines if len(lines) > 1 else lines + ["no failures"]
 
 
 # Reading
-
-def is_log(path) -> bool:
-    """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
-    with open(path, "rb") as file:
-        line = file.readline()
-    try:
-        header = harness.parse_json(line.decode("utf-8-sig"))
-    except ValueError:
-        return not line.strip() or line.startswith(bench.HEADER_START)
-    return isinstance(header, dict) and "bench_version" in header
-
-
-def grade_rows(record, reader, cases, task) -> None:
-    """Tell a record what the rows of a log hold and how they are graded."""
-    starts = {case["id"]: (number * record.trials, case) for number, case in enumerate(cases)}
-    canonical, known = harness.canonical, {}
-    for row in bench.planned_rows(reader, cases):
-        start, case = starts[row["case_id"]]
-        index, output = start + row["trial"], row.get("output")
-        key = start, repr(output) if "error" not in row else None
-        found = known.get(key)      # equal outputs of a case end alike
-        if found is None:
-            found = (record.place_of(harness.grade(task, case, row)),
-                     0 if output is None else fingerprint(canonical(output)))
-            if key[1] is not None and len(key[1]) <= 200 and len(known) < 20000:
-                known[key] = found
-        record.endings[index], record.outputs[index] = found
-        record.offsets[index] = reader.offset
-        text = canonical(bench.response_of(row))
-        record.hashes[32 * index:32 * index + 32] = hashlib.sha256(text.encode()).digest()
-        try:
-            record.tell(index, row["metadata"], row["latency_s"])
-        except RunError as error:
-            raise RunError(f"line {reader.number}: {error}") from None
-
-
-def graded_part(record, path, header, cases, task, start, stop) -> dict:
-    """The columns of a record, by name, after the rows between two places of a log; RunError where they end torn."""
-    with bench.open_log(path) as file:
-        reader = bench.LogReader(file, path, header=header, start=start, stop=stop)
-        grade_rows(record, reader, cases, task)
-        if reader.kept != stop:
-            raise RunError(f"{path}: the part does not end with a row")
-    return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts",
-                                                     "setups")}
-
-
-def logged_rows(path, record, cases, task, number) -> list:
-    """The rows of one case of a log, read again from where they stand; RunError where it has changed meanwhile."""
-    case, rows = cases[number], []
-    with bench.open_log(path) as file:
-        for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
-            place, response = record.endings[index], bench.not_run()
-            if place:
-                file.seek(record.offsets[index])
-                try:
-                    response = bench.parse_line(file.readline().rstrip(bench.BLANK))
-                except ValueError:
-                    response = {}
-                if (dig(response, "case_id"), dig(response, "trial")) != (case["id"], trial):
-                    raise RunError(f"{path}: the log was changed while it was read: give the command again")
-            ending = record.table[place]
-            if len(ending[2] or "") > REASON_LETTERS:
-                ending = harness.grade(task, case, response)
-            rows.append(harness.result_row(case, trial, response, *ending))
-    return rows
-
-
-def log_record(file, path, task, case_set, regrade) -> Record:
-    """The record of an open log, graded while it is read."""
-    reader = bench.reader_of(file, path)
-    cases = bench.logged_cases(reader.header, path, case_set, regrade)
-    plan = {**bench.plan_of(reader.header, case_set), "provenance": bench.provenance_of(reader.header)}
-    for problem in harness.plan_problems(plan, case_set):
-        raise RunError(problem)
-    harness.check_task(plan, task, regrade)
-    manifest = harness.run_manifest(plan, task, case_set, None)
-
-    def empty():
-        made = Record(manifest, {case["id"]: case["class"] for case in cases},
-                      {case["id"] for case in cases if "expect_rejection" in case},
-                      lambda number: logged_rows(path, made, cases, task, number))
-        return made
-    record = empty()
-    own, *others = bench.in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]
-    if own is None or not all(map(record.absorb, others)):
-        record = empty()
-        grade_rows(record, bench.reader_of(file, path), cases, task)
-    record.finish(hashlib.sha256(harness.canonical(bench.not_run()).encode()).digest())
-    hashes, width = record.hashes.hex(), 64 * record.trials
-    manifest["recording_sha256"] = harness.trials_sha256(plan, (
-        (name, [hashes[at:at + 64] for at in range(start, start + width, 64)])
-        for name, start in zip(record.cases, range(0, len(hashes), width))))
-    del record.hashes
-    record.asked, record.task = {case["id"]: case for case in cases}, task
-    return record
-
-
-def graded_log(path, task, case_set, regrade) -> Record:
-    """The record of a log, graded now; RunError names the log."""
-    try:
-        with bench.open_log(path) as file:
-            return log_record(file, path, task, case_set, regrade)
-    except RunError as error:
-        raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-
 
 def log_sources(path, args) -> tuple:
     """(task, case set) of a log: its own, or what the command line names or has graded anew."""
@@ -1476,7 +1099,7 @@ def log_sources(path, args) -> tuple:
 
 def read_records(paths, args) -> tuple:
     """(the run record of each path, {case id: case} of their cases where a log or --failures tells them)."""
-    records = [graded_log(path, *log_sources(path, args), args.regrade) if is_log(path) else harness.read_json(path)
+    records = [bench.graded_log(path, *log_sources(path, args), args.regrade) if bench.is_log(path) else harness.read_json(path)
                for path in paths]
     asked = getattr(records[0], "asked", {})
     if args.failures and not asked:
@@ -1950,7 +1573,7 @@ def answer_groups(rows) -> list:
 
 def preformatted(value, letters=REPLY_LETTERS) -> str:
     """A text with its line breaks, or another value as JSON, cut where it is very long."""
-    text = plain(value)
+    text = as_text(value)
     lines, more = "\n".join(map(escaped, text[:letters].split("\n"))), len(text) - letters
     cut = f"<small>and {plural(more, 'more character')}, in the log</small>" if more > 0 else ""
     return f"<pre><code>{lines}</code></pre>{cut}"
@@ -1968,18 +1591,18 @@ def asked_html(case, task, letters) -> str:
     whys = [dig(criterion, "why") for criterion in case.get("failure_criteria", ())]
     return terms_html([("input", "none" if case["input"] is None else preformatted(case["input"], letters)),
                        ("expectation", isolated(shortened(wanted(case, task), letters))),
-                       *(("why", isolated(shortened(plain(why), letters))) for why in whys if why)])
+                       *(("why", isolated(shortened(as_text(why), letters))) for why in whys if why)])
 
 
 def compared_words(output, case, task) -> str:
     """What of an output is compared with what: "total 18, wanted 1.8 within 0.005"; "" where that is all of it."""
     expect = case.get("expect")
     if isinstance(expect, dict) and isinstance(output, dict) and not harness.is_check(expect):
-        return "; ".join(f"{field} {plain(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
+        return "; ".join(f"{field} {as_text(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
                          for field, value in expect.items())
     if getattr(task, "extract", None) is None or not isinstance(output, str) or "expect" not in case:
         return ""
-    return f"{plain(task.value_of(output))}, wanted {wish(expect, task)}"
+    return f"{as_text(task.value_of(output))}, wanted {wish(expect, task)}"
 
 
 def answer_terms(row, case, task, letters) -> list:
@@ -1993,7 +1616,7 @@ def answer_terms(row, case, task, letters) -> list:
     told = compared_words(output, case, task) if row["verdict"] != "incomplete" else ""
     if told:
         terms.append(("compared", isolated(shortened(told, letters))))
-    if reply is not None and plain(reply) not in (output, plain(output)):
+    if reply is not None and as_text(reply) not in (output, as_text(output)):
         terms.append(("raw reply", preformatted(reply, letters) if reply else "(empty)"))
     return terms
 
@@ -2001,7 +1624,7 @@ def answer_terms(row, case, task, letters) -> list:
 def trial_words(row) -> str:
     """A trial with its seed and latency: "3 (seed 1003, 0.44 s)"."""
     seed, latency = row["metadata"].get("seed"), row["metadata"]["recorded_latency_s"]
-    facts = ([] if seed is None else [f"seed {plain(seed)}"]) + ([] if latency is None else [seconds(latency)])
+    facts = ([] if seed is None else [f"seed {as_text(seed)}"]) + ([] if latency is None else [seconds(latency)])
     words = f"{row['trial']} ({', '.join(facts)})" if facts else str(row["trial"])
     return escaped(words).replace(" ", "\N{NO-BREAK SPACE}")
 
@@ -2271,9 +1894,9 @@ def run_words(system) -> list:
     """When the trials were run and how the log came about, a text each, as far as the log tells."""
     began, *lists = (dig(system, "provenance", key) for key in ("started_at", "extended", "from"))
     steps, sources = (found if isinstance(found, list) else () for found in lists)
-    lines = [f"begun {plain(began)}"] * bool(began)
-    lines += [f"extended: {', '.join(f'{key} {plain(value)}' for key, value in flat('', step))}" for step in steps]
-    lines += [f"trials taken over from another log, sha256 {plain(dig(one, 'sha256'))[:12]}" for one in sources]
+    lines = [f"begun {as_text(began)}"] * bool(began)
+    lines += [f"extended: {', '.join(f'{key} {as_text(value)}' for key, value in flat('', step))}" for step in steps]
+    lines += [f"trials taken over from another log, sha256 {as_text(dig(one, 'sha256'))[:12]}" for one in sources]
     return lines + [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
                     for key, counts in system["runtimes"].items() for value, count in counts.items()]
 

@@ -3617,7 +3617,7 @@ def report_on(*words):
 
 def one_case(rows):
     """The rows of one case as a record in compact form."""
-    return report.compact({"manifest": {"trials": len(rows)}, "results": rows})
+    return harness.compact({"manifest": {"trials": len(rows)}, "results": rows})
 
 
 class Formulas(unittest.TestCase):
@@ -4183,7 +4183,7 @@ class Gates(InFolder):
 
     def test_a_gate_that_cannot_fail_says_so(self):
         records = [run_record({"a": "-----"}), run_record({"a": "+++++"})]
-        comparison, record = report.comparison(records, ("new", "old"), "all"), report.compact(records[0])
+        comparison, record = report.comparison(records, ("new", "old"), "all"), harness.compact(records[0])
         gate = report.no_worse_gate(comparison, None, record)
         self.assertTrue(gate["met"])
         self.assertTrue(gate["detail"].endswith("which 5 trials cannot show: run 6 or more, or give --margin"), gate["detail"])
@@ -4508,17 +4508,17 @@ class OnTheShippedCases(InFolder):
     def test_a_long_reason_is_told_in_short_but_shown_whole(self):
         text = "the shop " * 100
         bench.run_bench(Scripted(lambda case, trial: text), case_set("one"), ["development"], 2, self.log.with_name("long.jsonl"), task=triage_task)
-        record = report.graded_log(self.log.with_name("long.jsonl"), triage_task, case_set("one"), False)
-        (_, rows), = report.case_rows(record)
+        record = bench.graded_log(self.log.with_name("long.jsonl"), triage_task, case_set("one"), False)
+        (_, rows), = harness.case_rows(record)
         self.assertEqual([row["reason"] for row in rows], [f'the output is "{text}", not an object with category and needs_human'] * 2)
         self.assertEqual(report.verdict_line("one", record), f'one [0/2 trials] trial 0: output-fields: {rows[0]["reason"][:200]}…')
 
     def test_a_log_that_changes_while_it_is_read_is_refused(self):
-        record = report.graded_log(self.log, triage_task, self.cases, False)
+        record = bench.graded_log(self.log, triage_task, self.cases, False)
         lines = self.log.read_bytes().splitlines(keepends=True)
         for changed in (b"".join(lines[:9]), b"".join([lines[0], *lines[:0:-1]]), b"".join(lines).replace(b"{", b"[")):
             self.log.write_bytes(changed)
-            self.assert_refused(f"{self.log}: the log was changed while it was read: give the command again", list, report.case_rows(record))
+            self.assert_refused(f"{self.log}: the log was changed while it was read: give the command again", list, harness.case_rows(record))
 
     def test_the_bytes_do_not_depend_on_hash_seed_or_locale(self):
         path, found = self.run_record(), set()
@@ -4824,7 +4824,7 @@ class ThePage(unittest.TestCase):
                          [("✗ failed: 5 of 6 trials", [1, 2, 3, 4, 5]), ("! incomplete: 1 of 6 trials", [0])])
 
     def test_a_case_tells_its_input_and_what_is_wanted_where_the_log_knows_them(self):
-        record = report.compact(told(run_record({"a": "+-!", "b": "+++"})))
+        record = harness.compact(told(run_record({"a": "+-!", "b": "+++"})))
         self.assertNotIn("expectation", page_of(record)[1])
         record.asked = {"a": {**case("a", input="Where is\nmy <order>?"), "expect": {"category": "billing"},
                               "failure_criteria": [{"field": "category", "equals": "other", "why": "it is about money"}]},
@@ -4837,7 +4837,7 @@ class ThePage(unittest.TestCase):
                          ["category other, wanted billing", None, "category billing, wanted billing"])
 
     def test_what_is_compared_is_told_in_the_task_s_own_words(self):
-        record = report.compact(run_record({"a": "+-!", "b": "+-!"}))
+        record = harness.compact(run_record({"a": "+-!", "b": "+-!"}))
         rows = [dict(row, output=output) for row, output in zip(record.rows(0) + record.rows(1), (
             {"total": 1.8}, {"shop": "x"}, None, "so it is\nANSWER: b", "ANSWER: c", None))]
         record.rows = lambda number: rows[3 * number:3 * number + 3]
@@ -5175,7 +5175,7 @@ class HostileText(unittest.TestCase):
     def test_the_page_shows_it_as_text(self):
         made = report.build_report(self.records)
         made["gates"] = [{"gate": HOSTILE, "met": False, "detail": HOSTILE, "cases": [HOSTILE]}]
-        records = list(map(report.compact, self.records))
+        records = list(map(harness.compact, self.records))
         odd = {"id": HOSTILE, "input": HOSTILE, "expect": {HOSTILE: HOSTILE}, "failure_criteria": [{"field": HOSTILE, "equals": HOSTILE, "why": HOSTILE}]}
         records[0].asked = {HOSTILE: odd, HOSTILE[::-1]: {**odd, "input": {HOSTILE: [HOSTILE]}, "expect": HOSTILE}}
         text = report.html_page(made, records)
