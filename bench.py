@@ -64,6 +64,7 @@ SPLITS = ("development",)
 TRIAGE = "inbox-triage"     # the tool's own task, whose logs need not be told apart from those of others
 HEADER_START = harness.IRREPLACEABLE + b': "'
 ROW_START = ord("{")
+PLAN_START = b'{"plan": '   # of a line from which on more trials are planned
 # A second process takes 20 ms to begin and to report; so many bytes take ten times that.
 PART_BYTES = 8 << 20
 MOST_PARTS = 4
@@ -92,11 +93,11 @@ class BenchError(RunError):
 
 
 class PlanDiffers(BenchError):
-    """A log that was written for another plan; keys are those that differ."""
+    """A log that was written for another plan; found is [(key, value in the log, value now)] of what differs."""
 
-    def __init__(self, message, keys):
+    def __init__(self, message, found):
         super().__init__(message)
-        self.keys = keys
+        self.found = found
 
 
 class Hopeless(BenchError):
@@ -202,7 +203,7 @@ def check_plan(path, logged, now):
     if found:
         keys = "; ".join("{} is {} in the log, {} now".format(key, *excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
-                          [key for key, _, _ in found])
+                          found)
 
 
 # Reading a log
@@ -250,6 +251,27 @@ def row_problem(row, header):
     if "error" in row and "NotRun" in row["error"]["types"]:
         return "a logged trial may not claim to be NotRun"
     return None
+
+
+def plan_step(line: bytes):
+    """The {trials, at} of a line that extends a plan, or None."""
+    try:
+        step = parse_line(line)["plan"]
+        return {"trials": step["trials"], "at": step["at"]} if harness.is_trial_count(step["trials"]) else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def holds(file, mark, stop) -> bool:
+    """Whether some bytes stand in a file before a place."""
+    file.seek(0)
+    end, left = b"", stop
+    while left > 0:
+        part = file.read(min(left, 1 << 20))
+        if mark in end + part:
+            return True
+        end, left = part[-len(mark):], left - len(part) if part else 0
+    return False
 
 
 def parse_line(line: bytes):
@@ -303,7 +325,26 @@ class LogReader:
                 self.header = parse_header(line, last, path)
                 if self.header is None:
                     self._tear(0, offset + len(line))
+                else:
+                    self._extend(file, stop)
                 break
+
+    def _extend(self, file, stop):
+        """Put into the header how many trials are planned by now, and extended, how that came about."""
+        place, trials, steps = file.tell(), self.header["trials"], []
+        if holds(file, b"\n" + PLAN_START, stop):
+            file.seek(0)
+            for number, line in enumerate(file):
+                line = line[:max(stop, 0)]
+                stop -= len(line)
+                step = plan_step(line.rstrip(BLANK)) if line.startswith(PLAN_START) else None
+                if step and step["trials"] > trials:
+                    trials = step["trials"]
+                    steps.append({"trials": trials, "after": number - 1 - len(steps), "at": step["at"]})
+        self.header = {**self.header, "trials": trials, "extended": steps}
+        if not steps:
+            del self.header["extended"]
+        file.seek(place)
 
     def _told_apart(self, file, offset, stop):
         """(offset, line, whether only blank lines follow) of each line; the blank ones at the end become the tail."""
@@ -339,6 +380,10 @@ class LogReader:
         """Note that the last line, which ends before the tail, is not whole."""
         self.kept, self.unended, self.torn = kept, False, end - kept + len(self.tail)
 
+    def _is_planned(self, step):
+        """Whether a step is one of those that the header tells."""
+        return step in [{"trials": one["trials"], "at": one["at"]} for one in self.header.get("extended", ())]
+
     def _stands_twice(self, row):
         """What is wrong with a row whose trial an earlier line holds, or None."""
         lines = self.places.get(row["case_id"])
@@ -357,6 +402,8 @@ class LogReader:
             row = None
             try:
                 row = parse_line(line)
+                if line.startswith(PLAN_START) and self._is_planned(plan_step(line)):
+                    continue
                 problem = row_problem(row, self.header)
             except ValueError as error:
                 if last and is_torn(line):
@@ -475,7 +522,7 @@ def plan_of(header, case_set) -> dict:
 def provenance_of(header) -> dict:
     """What a recording tells of its log beside the plan: task, environment, what was taken over or run again, and
     of newer logs the command that began it, its label, which cases it is of and when it began."""
-    told = {key: header[key] for key in ("task", "environment", "from", "run_again") if key in header}
+    told = {key: header[key] for key in ("task", "environment", "from", "run_again", "extended") if key in header}
     if "cases" not in header:
         return told
     return {**told, **({"task": identity_in(header)} if "task" in header else {}),
@@ -1177,14 +1224,14 @@ class Run:
     """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
 
     def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
-                 warn):
+                 warn, extend):
         self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
         self.planned = len(cases) * trials
         self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
         self.by_id = {case["id"]: case for case in cases}
         self.verdicts = {case["id"]: ["not run"] * trials for case in cases}
         self.done = {case["id"]: bytearray(trials) for case in cases}
-        self.stop_if_hopeless = stop_if_hopeless
+        self.stop_if_hopeless, self.extend = stop_if_hopeless, extend
         self.check_raised = self.hopeless = False
         self.calls = Counter()      # the model calls of this invocation by what they ended as
         self.warned = set()
@@ -1409,7 +1456,8 @@ def patiently(action, wait_s, clock, progress):
 def continue_log(run, reader, header, taken):
     """Make an existing log ready for new rows: the same plan, the same sources, all rows of theirs."""
     log, logged = run.log, reader.header
-    check_plan(log.path, logged, header)
+    run.extend = run.extend and logged["trials"] < header["trials"]
+    check_plan(log.path, {**logged, "trials": header["trials"]} if run.extend else logged, header)
     was = {**{key: logged.get(key) for key in taken[1]}, "from": sorted(logged.get("from", []), key=harness.canonical)} \
         if taken else None
     if taken and taken[1] != was:
@@ -1439,8 +1487,8 @@ def begin_log(run, reader, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, stop_if_hopeless: bool = False, sync_every: int = 1, locked: bool = True,
-              signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
+              redo_unanswered: bool = False, extend: bool = False, stop_if_hopeless: bool = False, sync_every: int = 1,
+              locked: bool = True, signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
     grade(case, response) gives (verdict, check, reason). progress(counts, elapsed_s, row, verdict) takes each trial;
@@ -1453,7 +1501,8 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
                        wait_s, clock, progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path, sync_every, locked, warn) as log:
-        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn)
+        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn,
+                  extend)
         with log.reading() as file:
             reader = LogReader(file, log.path)
             if reader.header:
@@ -1475,6 +1524,8 @@ def run_pending(run, reader, header, taken, signals):
         facts = run.first_prepared(crew) if ready else None
         if not begun and (facts is not None or taken):
             begin_log(run, reader, header, taken, facts)
+        elif begun and run.extend and ready:
+            run.log.append([{"plan": {"trials": header["trials"], "at": utc_now()}}], at_once=True)
         if ready:
             run.go(crew)
             run.confirm(crew)
@@ -1967,6 +2018,7 @@ def add_what(add) -> None:
     add("--task", metavar="TASK", help="the same as TASK.json, or a module with checks (default: triage_task)")
     add("--cases", metavar="FILE", help="the cases: .json, .jsonl or .csv (default: the task's own)")
     add("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
+    add("--extend", action="store_true", help="with more --trials than the log has planned: go on in it up to these")
     add("--prompt", metavar="FILE", help="ask with this user message in place of the task's; {input} is the case's input")
     add("--system-prompt", metavar="FILE", help="ask with this system message in place of the task's")
 
@@ -2041,6 +2093,8 @@ def checked_args(parser, argv):
         parser.error(f"argument --sync-every: {args.sync_every} is more than {harness.MAX_TRIALS}")
     if args.redo_unanswered and not args.sources:
         parser.error("--redo-unanswered needs --from: the log whose unanswered trials are to run again")
+    if args.extend and args.sources:
+        parser.error("--extend goes on in a log, --from begins a new one: leave one of them out")
     if args.what is not None:
         if args.task is not None:
             parser.error(f"argument --task: the task is given twice, as {args.what} and as {args.task}")
@@ -2124,11 +2178,16 @@ def chosen_system(args, task, case_set):
     return system
 
 
-def extending_command(words, log) -> str:
-    """The command that takes the trials of a log over into a longer run."""
-    kept = without(words, "--log")
-    new = log.with_name(f"{log.stem}-new.jsonl")
-    return shlex.join(["python3", sys.argv[0], *kept, "--from", harness.as_word(log), "--log", harness.as_word(new)])
+def other_trials(args, logged) -> str:
+    """What to say of a log of another number of trials a case: how it grows, or goes on as it is; none is shortened."""
+    words = [word for word in without(args.words, "--trials") if word != "--extend"]
+    trials = args.trials if logged < args.trials else logged
+    words += ["--trials", str(trials), *["--extend"] * (trials > logged)]
+    command = printable(shlex.join(["python3", sys.argv[0], *words]))
+    told = f"{args.log}: its plan is {logged} trials a case, not {args.trials}"
+    if trials == logged:
+        return f"{told}, and no log is shortened; to resume it: {command}"
+    return f"{told}; --trials {logged} resumes it; to go on to {trials} in the same file: {command}"
 
 
 def why_stopped(stop, counts) -> str:
@@ -2202,13 +2261,13 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     try:
         return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                          task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                         redo_unanswered=args.redo_unanswered, stop_if_hopeless=args.stop_if_hopeless,
-                         sync_every=args.sync_every, locked=not args.no_lock,
+                         redo_unanswered=args.redo_unanswered, extend=args.extend,
+                         stop_if_hopeless=args.stop_if_hopeless, sync_every=args.sync_every, locked=not args.no_lock,
                          signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
                          grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:
-        if error.keys == ["trials"]:
-            raise BenchError(f"{error}; to extend it: {extending_command(args.words, args.log)}") from None
+        if [key for key, _, _ in error.found] == ["trials"] and not args.sources:
+            raise BenchError(other_trials(args, error.found[0][1])) from None
         raise
     except (RunError, SystemDown, Interrupted) as error:
         if not hasattr(error, "counts") and isinstance(error, Interrupted):

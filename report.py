@@ -914,6 +914,9 @@ def notes(system) -> list:
         done = "left out to be run again" if system["not_run"] else "run again"
         found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: "
                      "there was no reply the first time")
+    steps = dig(system, "provenance", "extended")
+    found += ["extended to {} trials a case after {} trials, at {}".format(*(as_text(dig(step, key)) for key in (
+        "trials", "after", "at"))) for step in (steps if isinstance(steps, list) else ())]
     return [f"note: {text}" for text in found]
 
 
@@ -1892,10 +1895,9 @@ def curve_html(number, system, record) -> str:
 
 def run_words(system) -> list:
     """When the trials were run and how the log came about, a text each, as far as the log tells."""
-    began, *lists = (dig(system, "provenance", key) for key in ("started_at", "extended", "from"))
-    steps, sources = (found if isinstance(found, list) else () for found in lists)
+    began, sources = (dig(system, "provenance", key) for key in ("started_at", "from"))
+    sources = sources if isinstance(sources, list) else ()
     lines = [f"begun {as_text(began)}"] * bool(began)
-    lines += [f"extended: {', '.join(f'{key} {as_text(value)}' for key, value in flat('', step))}" for step in steps]
     lines += [f"trials taken over from another log, sha256 {as_text(dig(one, 'sha256'))[:12]}" for one in sources]
     return lines + [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
                     for key, counts in system["runtimes"].items() for value, count in counts.items()]

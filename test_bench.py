@@ -974,6 +974,86 @@ class ARun(InFolder):
             self.assertEqual(bench.read_log(self.log)[0]["sync"], 3)
 
 
+class Extending(InFolder):
+    plan_line = re.compile(rb'{"plan": {"trials": (\d+), "at": "[0-9T:.-]+Z"}}\n')
+
+    def test_a_log_grows_in_place_and_keeps_its_bytes(self):
+        self.run_small(trials=2)
+        kept = self.log.read_bytes()
+        system = Scripted()
+        self.assertEqual(self.run_small(system, trials=3, extend=True)["already_logged"], 4)
+        self.assertEqual(system.seen, [("one", 2), ("two", 2)])
+        grown = self.log.read_bytes()
+        self.assertTrue(grown.startswith(kept))
+        self.assertEqual(self.plan_line.match(grown, len(kept))[1], b"3")
+        for options in ({}, {"extend": True}):      # the extended log is as any other of that plan
+            self.assertEqual(self.run_small(trials=3, **options)["already_logged"], 6)
+        self.assertEqual(self.log.read_bytes(), grown)
+        for trials in (2, 4):
+            self.assert_refused(f"trials is 3 in the log, {trials} now", self.run_small, trials=trials)
+        self.assert_refused("trials is 3 in the log, 2 now", self.run_small, trials=2, extend=True)
+
+    def test_an_unfinished_log_is_extended_twice_and_goes_on_where_it_was(self):
+        self.run_small(trials=2, budget_s=1.5, clock=steps(0, 0, 1, 1, 1, 1, 2))
+        logged = len(self.keys())
+        self.assertTrue(0 < logged < 4)
+        self.run_small(trials=3, extend=True, budget_s=1.5, clock=steps(0, 0, 1, 1, 1, 2))
+        after = len(self.keys())
+        self.run_small(trials=5, extend=True)
+        self.assertEqual(self.keys(), [(case_id, trial) for trial in range(5) for case_id in ("one", "two")])
+        header, told = bench.read_log(self.log)[0], bench.to_recording(self.log)["provenance"]["extended"]
+        self.assertEqual((header["trials"], header["extended"]), (5, told))
+        self.assertEqual([(step["trials"], step["after"]) for step in told], [(3, logged), (5, after)])
+        self.assertEqual([len(trials) for trials in bench.to_recording(self.log)["responses"].values()], [5, 5])
+
+    def test_wherever_the_power_fails_the_same_command_goes_on(self):
+        self.run_small(trials=1)
+        kept = len(self.log.read_bytes())
+        self.run_small(trials=2, extend=True)
+        whole = self.log.read_bytes()
+        line = self.plan_line.match(whole, kept).end() - kept
+        for cut in (kept, kept + 1, kept + 9, kept + 20, kept + line - 2, kept + line - 1, kept + line, kept + line + 30):
+            self.log.write_bytes(whole[:cut] + b"\0" * (cut % 2))
+            warnings = []
+            self.assertEqual(self.run_small(trials=2, extend=True, warn=warnings.append)["already_logged"], 2, cut)
+            self.assertEqual((len(self.rows()), len(self.plan_line.findall(self.log.read_bytes()))), (4, 1))
+            self.assertTrue(self.log.read_bytes().startswith(whole[:kept]))
+
+    def test_a_system_that_is_down_or_a_budget_of_nothing_extends_no_log(self):
+        self.run_small(trials=1)
+        before = self.log.read_bytes()
+
+        def check_model():
+            raise SystemDown("gone")
+        with self.assertRaises(SystemDown):
+            self.run_small(Scripted(check_model=check_model), trials=2, extend=True)
+        self.run_small(trials=2, extend=True, budget_s=0)
+        self.assertEqual(self.log.read_bytes(), before)
+
+    def test_lines_that_extend_nothing_are_damage(self):
+        self.run_small(trials=2)
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        for line in (b'{"plan": 3}', b'{"plan": {"trials": 2, "at": "now"}}', b'{"plan": {"trials": true, "at": ""}}',
+                     b'{"plan": {"trials": 1e9, "at": ""}}', b'{"plan": [', b' {"plan": {"trials": 3, "at": "now"}}'):
+            self.log.write_bytes(b"".join([*lines[:3], line + b"\n", *lines[3:]]))
+            self.assert_refused("line 4: ", bench.read_log, self.log)
+        header = json.loads(lines[0])
+        self.log.write_bytes(json.dumps({**header, "extended": [{"trials": 9}]}).encode() + b"\n" + b"".join(lines[1:]))
+        self.assertNotIn("extended", bench.read_log(self.log)[0])       # only its own lines extend a log
+
+    def test_the_trials_of_an_extended_log_are_taken_over_and_reported(self):
+        self.run_small(trials=1)
+        self.run_small(trials=2, extend=True)
+        new = self.folder / "new.jsonl"
+        self.assertEqual(bench.run_bench(Scripted(), case_set("one", "two"), ["development"], 3, new, sources=[self.log])["ran"], 2)
+        done = called(bench, "--trials", "1", "--log", new.with_name("b.jsonl"))
+        called(bench, "--trials", "12", "--extend", "--log", new.with_name("b.jsonl"))
+        status, out, _ = called(report, new.with_name("b.jsonl"))
+        self.assertEqual((done[0], status), (0, 0))
+        self.assertIn("9 cases x 12 trials", out)
+        self.assertIn("note: extended to 12 trials a case after 9 trials, at 20", out)
+
+
 class PoorFileSystems(InFolder):
     """Those without locks or without sync."""
 
@@ -1672,14 +1752,23 @@ class TheCommand(InFolder):
         self.assertEqual(len({str(bench.default_log(name)).casefold() for name in names}), len(names))
         self.assertLess(max(len(bench.default_log(name).name) for name in names), 120)
 
-    def test_a_plan_that_differs_in_its_trials_alone_gets_the_command_that_extends_it(self):
+    def test_a_plan_that_differs_in_its_trials_alone_gets_the_command_that_extends_the_log(self):
         self.assertEqual(self.bench("--trials", "1").returncode, 0)
-        done = self.bench("--trials", "2")
+        done = self.bench("--trials", "2", "--color", "never")
         self.assertEqual(done.returncode, 1)
-        command = re.search("to extend it: python3 (.*)", done.stderr)[1]
-        self.assertEqual(command, f"{HERE / 'bench.py'} --trials 2 --from runs/bayes.jsonl --log runs/bayes-new.jsonl")
+        self.assertIn("its plan is 1 trials a case, not 2; --trials 1 resumes it; to go on to 2 in the same file: ", done.stderr)
+        command = re.search("same file: python3 (.*)", done.stderr)[1]
+        self.assertEqual(command, f"{HERE / 'bench.py'} --color never --trials 2 --extend")
         grown = script(*command.split(), cwd=self.folder)
         self.assertIn("planned 18, already logged 9, ran 9, not run 0", grown.stdout)
+
+    def test_a_log_of_more_trials_is_resumed_never_shortened(self):
+        self.assertEqual(self.bench("--trials", "11").returncode, 0)
+        for words in ((), ("--extend",), ("--trials", "10", "--extend")):
+            done = self.bench(*words)
+            self.assertEqual(done.stderr, "error: runs/bayes.jsonl: its plan is 11 trials a case, not 10, and no log is shortened; to resume it: "
+                                          f"python3 {HERE / 'bench.py'} --trials 11\n")
+        self.assertEqual(self.bench("--extend", "--from", "runs/bayes.jsonl").returncode, 2)
 
     def test_ascii_and_other_encodings_of_the_console_get_stand_ins(self):
         for encoding in ("ascii", "cp1252"):
@@ -1730,8 +1819,8 @@ class TheCommand(InFolder):
         self.assertEqual(done.returncode, 0)
         self.assertIn("report.py ./-x.jsonl --failures", done.stdout)
         done = self.bench("--trials", "2", "--log=-x.jsonl")
-        command = shlex.split(re.search("to extend it: python3 (.*)", done.stderr)[1])
-        self.assertEqual(command[-4:], ["--from", "./-x.jsonl", "--log", "./-x-new.jsonl"])
+        command = shlex.split(re.search("same file: python3 (.*)", done.stderr)[1])
+        self.assertEqual(command[1:], ["--log=-x.jsonl", "--trials", "2", "--extend"])
         self.assertEqual(script(*command, cwd=self.folder).returncode, 0)
 
     def test_a_grid_of_changed_checks_says_so(self):
@@ -4898,9 +4987,9 @@ class ThePage(unittest.TestCase):
     def test_how_the_log_came_about_is_told(self):
         told_of = {"started_at": "2026-01-02T03:04:05Z", "from": [{"sha256": "ab" * 32}], "extended": [{"trials": 20, "after": 90, "at": "2026-02-03T00:00:00Z"}]}
         text = page_of(run_record({"a": "+"}, provenance=told_of))[1]
-        for line in ("begun 2026-01-02T03:04:05Z", "trials taken over from another log, sha256 abababababab",
-                     "extended: trials 20, after 90, at 2026-02-03T00:00:00Z"):
-            self.assertIn(f"<li><bdi>{line}</bdi></li>", text)
+        for line in ("<bdi>begun 2026-01-02T03:04:05Z</bdi>", "<bdi>trials taken over from another log, sha256 abababababab</bdi>",
+                     "! note: extended to 20 trials a case after 90 trials, at 2026-02-03T00:00:00Z"):
+            self.assertIn(f"<li>{line}</li>", text)
         for odd in ([], "x", {"from": [1, None], "extended": [7, None], "started_at": {}}, {"from": 7, "extended": "x"}):
             page_of(run_record({"a": "+"}, provenance=odd))
 
