@@ -33,6 +33,7 @@ import itertools
 import json
 import keyword
 import math
+import operator
 import os
 import re
 import time
@@ -78,6 +79,8 @@ AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_durati
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
+Z = 1.959964        # the normal distribution's 97.5 % quantile
+T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
 ABSENT = object()
 # How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
 NOT_OFFERED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP), errno.EINVAL}
@@ -1734,6 +1737,170 @@ def check_records(records, names) -> list:
         if record.names != records[0].names:
             raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
     return records
+
+
+# The pass rate and its intervals
+
+def mean(values) -> float:
+    return math.fsum(values) / len(values)
+
+
+def mean_variance(values) -> float:
+    """The variance of the mean of the values, from their sample variance; 0.0 for fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    middle = mean(values)
+    offsets = [value - middle for value in values]
+    return math.fsum(map(operator.mul, offsets, offsets)) / (len(values) - 1) / len(values)
+
+
+def sums(matrix) -> tuple:
+    """(how many trials of each case passed, how many cases each trial passed) of a pass matrix."""
+    return list(map(sum, matrix)), list(map(sum, zip(*matrix)))
+
+
+def t_quantile(freedom: int) -> float:
+    """Student's 97.5 % quantile, by its expansion around the normal one from 5 degrees of freedom on."""
+    if freedom <= len(T_QUANTILES):
+        return T_QUANTILES[freedom - 1]
+    return (Z + (Z ** 3 + Z) / (4 * freedom) + (5 * Z ** 5 + 16 * Z ** 3 + 3 * Z) / (96 * freedom ** 2)
+            + (3 * Z ** 7 + 19 * Z ** 5 + 17 * Z ** 3 - 15 * Z) / (384 * freedom ** 3))
+
+
+def wilson(share: float, trials: float) -> tuple:
+    """Wilson's 95 % interval (1927) of a share seen in that many trials: (0.7, 10) → 0.397, 0.892."""
+    scale = 1 + Z * Z / trials
+    middle = (share + Z * Z / (2 * trials)) / scale
+    half = Z * math.sqrt(share * (1 - share) / trials + Z * Z / (4 * trials * trials)) / scale
+    return (0.0 if share == 0 else max(0.0, middle - half), 1.0 if share == 1 else min(1.0, middle + half))
+
+
+def effective_trials(means: list, trials: int):
+    """How many independent trials a mean of group means is worth (Korn & Graubard 1998); None for one group."""
+    groups, middle = len(means), mean(means)
+    if groups < 2:
+        return None
+    if middle in (0, 1):
+        return float(groups)
+    variance = mean_variance(means)
+    if variance == 0:
+        return float(trials)
+    correction = (t_quantile(trials - 1) / t_quantile(groups - 1)) ** 2
+    return min(float(trials), middle * (1 - middle) / variance * correction)
+
+
+def rounded(interval):
+    """An interval as the report gives it, [low, high]; None for none."""
+    return interval and [round(limit, 4) for limit in interval]
+
+
+def same_cases(each: list, cases: int):
+    """The interval of the pass rate of the same cases for new trials, from how many cases each trial passed.
+
+    The seed of a trial is the same for every case, so a lucky trial is lucky for several of them."""
+    trials = effective_trials([count / cases for count in each], cases * len(each))
+    return trials and wilson(sum(each) / cases / len(each), trials)
+
+
+def beta_share(x: float, a: float, b: float) -> tuple:
+    """(the share of the beta distribution below x, its density there): DLMF 8.17.22 by Lentz's method, modified."""
+    scale = math.exp(a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))
+    beyond = x > (a + 1) / (a + b + 2)      # there the fraction of the other side converges sooner
+    a, b, y = (b, a, 1 - x) if beyond else (a, b, x)
+    c, d = 1.0, 1 / (1 - (a + b) * y / (a + 1) or 1e-300)
+    value, step, change = d, 1, 2.0
+    while abs(change - 1) > 1e-14 and step < 100000:
+        odd = a + 2 * step
+        term = step * (b - step) * y / ((odd - 1) * odd)
+        c, d = 1 + term / c or 1e-300, 1 / (1 + term * d or 1e-300)
+        value *= c * d
+        term = -(a + step) * (a + b + step) * y / (odd * (odd + 1))
+        c, d = 1 + term / c or 1e-300, 1 / (1 + term * d or 1e-300)
+        change = c * d
+        value, step = value * change, step + 1
+    share = scale * value / a
+    return 1 - share if beyond else share, scale / x / (1 - x)
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    """Where the beta distribution of these two parameters reaches the share, to 1e-9, by safeguarded Newton steps."""
+    low, high, middle = 0.0, 1.0, a / (a + b)
+    x = middle + (2 * share - 1) * 2 * math.sqrt(middle * (1 - middle) / (a + b + 1))
+    while high - low > 1e-11:
+        if not low < x < high:
+            x = (low + high) / 2
+        below, density = beta_share(x, a, b)
+        low, high = (x, high) if below < share else (low, x)
+        step = (below - share) / density if density else 1.0
+        x -= step
+        if abs(step) < 1e-11:
+            break
+    return min(max(x, low), high)
+
+
+def lower_limit(cases: int, total: float, squares: float) -> float:
+    """The lower limit of the mean over cases, from the sum and the sum of squares of what was found of each.
+
+    Beside the cases stands one more, the worst that was not drawn: 0. With weights of all drawn evenly, it is
+    the 2.5 % quantile of their mean (Gaffke 2005; Phan, Thomas & Learned-Miller 2021), of which the beta
+    distribution of the same mean and variance is taken: [1] * 9 → 0.6637."""
+    if total < 1e-9:
+        return 0.0
+    squares = min(max(squares, total * total / cases), total)       # whatever rounding made of them
+    middle = total / (cases + 1)
+    variance = (squares - total * middle) / ((cases + 1) * (cases + 2))
+    concentration = middle * (1 - middle) / variance - 1
+    return beta_quantile(0.025, middle * concentration, (1 - middle) * concentration)
+
+
+def bound(cases: int, total: float, squares: float) -> tuple:
+    """The limits of the mean over new cases that could be anything, whatever their trials leave open."""
+    return (lower_limit(cases, total, squares),
+            1 - lower_limit(cases, cases - total, cases - 2 * total + squares))
+
+
+def squared(share, interval) -> list:
+    """The squared distances of a share from the limits of an interval."""
+    return [(share - limit) ** 2 for limit in interval]
+
+
+def trial_factors(share, outer, same, trials) -> tuple:
+    """By how much what trials share widens the bound for new cases below and above (Zou & Donner 2008)."""
+    if not same:
+        return 1.0, 1.0
+    parts = zip(squared(share, outer), squared(share, same), squared(share, wilson(share, trials)))
+    return tuple(math.sqrt(1 + max(0.0, seen - alone) / around) if around else 1.0 for around, seen, alone in parts)
+
+
+def widened(middle, outer, factors) -> tuple:
+    """Limits around a middle, moved away from it by a factor each, within [0, 1]."""
+    return (max(0.0, middle - factors[0] * (middle - outer[0])), min(1.0, middle + factors[1] * (outer[1] - middle)))
+
+
+def new_cases(by_case: list, each: list):
+    """(the bound of the pass rate for new cases, the factors by which trials widen it); None for one case."""
+    cases, n = len(by_case), len(each)
+    if cases < 2:
+        return None
+    share = sum(by_case) / cases / n
+    outer = bound(cases, sum(by_case) / n, sum(count * count for count in by_case) / n / n)
+    return outer, trial_factors(share, outer, same_cases(each, cases), cases * n)
+
+
+def pass_rate(by_case: list, each: list) -> dict:
+    """The pass rate and its intervals for new trials and for new cases, and what would narrow the latter.
+
+    by_case says how many trials of each case passed, each how many cases each trial passed."""
+    cases, n = len(by_case), len(each)
+    share, same, new, narrows = sum(by_case) / cases / n, same_cases(each, cases), new_cases(by_case, each), None
+    worth = effective_trials([count / cases for count in each], cases * n)
+    if new:
+        outer, factors = new
+        new, apart = widened(share, outer, factors), squared(share, outer)
+        whole = sum(factor ** 2 * part for factor, part in zip(factors, apart))
+        narrows = "cases" if 2 * sum(apart) > whole else "trials"
+    return {"value": round(share, 4), "same_cases": rounded(same), "new_cases": rounded(new),
+            "effective_trials": {"same_cases": worth and round(worth, 2)}, "narrowed_by": narrows}
 
 
 # The command line, shared by the scripts

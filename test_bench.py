@@ -3795,14 +3795,14 @@ class Intervals(unittest.TestCase):
 
     def test_effective_trials_by_hand(self):
         correction = (report.t_quantile(3) / report.t_quantile(1)) ** 2
-        self.assertAlmostEqual(report.effective_trials([0.0, 0.5], 4), 0.25 * 0.75 / (0.125 / 2) * correction, 12)
+        self.assertAlmostEqual(harness.effective_trials([0.0, 0.5], 4), 0.25 * 0.75 / (0.125 / 2) * correction, 12)
 
     def test_effective_trials_at_the_edges(self):
-        self.assertIsNone(report.effective_trials([0.5], 10))
-        self.assertEqual(report.effective_trials([1.0, 1.0, 1.0], 30), 3)
-        self.assertEqual(report.effective_trials([0.0, 0.0], 30), 2)
-        self.assertEqual(report.effective_trials([0.5, 0.5], 30), 30)
-        self.assertAlmostEqual(report.effective_trials([0.1] * 3, 30), 30)
+        self.assertIsNone(harness.effective_trials([0.5], 10))
+        self.assertEqual(harness.effective_trials([1.0, 1.0, 1.0], 30), 3)
+        self.assertEqual(harness.effective_trials([0.0, 0.0], 30), 2)
+        self.assertEqual(harness.effective_trials([0.5, 0.5], 30), 30)
+        self.assertAlmostEqual(harness.effective_trials([0.1] * 3, 30), 30)
 
     def rate(self, *rows):
         return report.pass_rate(*report.sums(matrix(*rows)))
@@ -3829,11 +3829,11 @@ class Intervals(unittest.TestCase):
 
     def test_beta_quantiles_at_the_ends_of_their_range(self):
         for share, a, b in ((0.025, 1e-3, 1e-3), (0.025, 1e6, 1e6), (0.025, 1e-3, 1e6), (0.025, 1e6, 1e-3), (0.025, 2, 3)):
-            x = report.beta_quantile(share, a, b)
+            x = harness.beta_quantile(share, a, b)
             if 0 < x < 1 and 1e-300 < x:
-                self.assertAlmostEqual(report.beta_share(x, a, b)[0], share, 4, (a, b))
-        self.assertAlmostEqual(report.beta_quantile(0.025, 1, 1), 0.025, 9)
-        self.assertAlmostEqual(report.beta_quantile(0.025, 1, 4), 1 - 0.975 ** 0.25, 9)
+                self.assertAlmostEqual(harness.beta_share(x, a, b)[0], share, 4, (a, b))
+        self.assertAlmostEqual(harness.beta_quantile(0.025, 1, 1), 0.025, 9)
+        self.assertAlmostEqual(harness.beta_quantile(0.025, 1, 4), 1 - 0.975 ** 0.25, 9)
 
     def test_known_bands(self):
         full, miss = "+" * 10, "-" + "+" * 9
