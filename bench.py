@@ -48,7 +48,7 @@ from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
 
-from harness import RunError, SystemDown, printable
+from harness import RunError, SystemDown, call_hook, printable
 
 try:
     import fcntl
@@ -1196,18 +1196,6 @@ def hopeless_text(system, calls) -> str:
     advice = call_hook(system, "advice", name)
     ended = f"all ended as {name}" if number == total else f"{number} ended as {name}"
     return f"none of {total} model calls could be graded, {ended}" + (f": {advice}" if advice else "")
-
-
-def call_hook(system, name, *arguments):
-    """What an optional method of a system returns, None where it has none; RunError for what it should not raise."""
-    if not harness.has(system, name):
-        return None
-    try:
-        return getattr(system, name)(*arguments)
-    except (SystemDown, RunError):
-        raise
-    except Exception as error:      # the system's own code runs here
-        raise RunError(f"{name} of {system.name} raised {type(error).__name__}: {error}") from error
 
 
 def tell(progress, text, urgent=False) -> None:

@@ -1315,18 +1315,45 @@ def failure(system, trial, error, latency_s) -> dict:
             "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
 
 
+def call_hook(system, name, *arguments):
+    """What an optional method of a system returns, None where it has none; RunError for what it should not raise."""
+    if not has(system, name):
+        return None
+    try:
+        return getattr(system, name)(*arguments)
+    except (SystemDown, RunError):
+        raise
+    except Exception as error:      # the system's own code runs here
+        raise RunError(f"{name} of {system.name} raised {type(error).__name__}: {error}") from error
+
+
+def confirmed(system, response) -> dict:
+    """The response of a trial; where a model was called, with what the system says of what answered it."""
+    if "seed" not in response["metadata"] or "Rejection" in response.get("error", {"types": ()})["types"]:
+        return response
+    told = call_hook(system, "confirm")
+    if not isinstance(told, (dict, type(None))):
+        raise RunError(f"confirm of {system.name} returned {type(told).__name__}, not a dict")
+    try:
+        return {**response, "metadata": {**response["metadata"], **exact(told or {}, "metadata")}}
+    except OutputError as error:
+        raise RunError(f"confirm of {system.name}: {error}") from error
+
+
 def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
     """The response of one trial: {output, metadata, latency_s}, or {error, metadata, latency_s}.
 
     SystemDown passes through: it is no result."""
+    call_hook(system, "ready", case)
     start = clock()
     try:
         output, metadata, latency_s = call(system, case, trial, clock)
+        response = {"output": output, "metadata": metadata, "latency_s": latency_s}
     except (SystemDown, KeyboardInterrupt):
         raise
     except BaseException as error:      # the boundary of one trial: whatever a system raises is that trial's result
-        return failure(system, trial, error, round(clock() - start, 6))
-    return {"output": output, "metadata": metadata, "latency_s": latency_s}
+        response = failure(system, trial, error, round(clock() - start, 6))
+    return confirmed(system, response)
 
 
 # Recordings and grading

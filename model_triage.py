@@ -285,10 +285,11 @@ class DeadlineReader(io.RawIOBase):
 
 
 class Connection:
-    """One connection to a server, kept open from request to request."""
+    """One connection to a server, kept open from request to request; version is what the server said on it."""
 
     def __init__(self, address):
-        self.address, self.sock = address, None
+        self.address, self.sock, self.version = address, None, None
+        self.thread = threading.get_ident()
         self.usable, self.ended = False, False
 
     def open(self, places, allowance) -> None:
@@ -374,6 +375,11 @@ def server_words(content: bytes) -> str:
     return shortened(words) or "no words"
 
 
+class Current(threading.local):
+    """What a thread is at: the connection that it used last, whether its trial is prepared, how the last one ended."""
+    used, ready, ended_as = None, False, None
+
+
 class Server:
     """The server that OLLAMA_HOST names; threads share its connections, which are kept open."""
 
@@ -382,8 +388,8 @@ class Server:
         self.idle, self.busy = [], set()
         self.ended = threading.Event()
         self.located = None
-        # How many exchanges broke or timed out, and how many of those an answer of the server has followed.
-        self.broken = self.vouched = 0
+        self.current = Current()
+        self.tells_loaded = True    # older ones have no /api/ps
 
     def locate(self):
         """(Address, what the look-up says of it) of OLLAMA_HOST; the look-up is done once, not every time."""
@@ -400,18 +406,31 @@ class Server:
         self.locate()
         return Allowance(seconds, ended)
 
+    def kept(self, address):
+        """The idle connection to use next, still alive, or None; of this thread where it has one. The lock is held."""
+        here = threading.get_ident()
+        self.idle.sort(key=lambda connection: connection.thread == here)
+        while self.idle:
+            if self.idle[-1].address == address and self.idle[-1].alive():
+                return self.idle[-1]
+            self.idle.pop().close()
+        return None
+
+    def kept_version(self):
+        """What the server said of its version on the connection that is used next; None for a new one."""
+        address = self.locate()[0]
+        with self.lock:
+            connection = self.kept(address)
+            return connection and connection.version
+
     def take(self, address, allowance) -> Connection:
         """A connection for one exchange: a kept one that is still alive, or one that has to be opened."""
         with self.lock:
             allowance.check()
-            while self.idle:
-                connection = self.idle.pop()
-                if connection.address == address and connection.alive():
-                    break
-                connection.close()
-            else:
-                connection = Connection(address)
+            connection = self.idle.pop() if self.kept(address) else Connection(address)
+            connection.thread = threading.get_ident()
             self.busy.add(connection)
+            self.current.used = connection
             return connection
 
     def give_back(self, connection) -> None:
@@ -428,8 +447,6 @@ class Server:
         from http.client import IncompleteRead
         if connection.ended:
             return SystemDown(ENDED)
-        with self.lock:
-            self.broken += 1
         if isinstance(error, TimeoutError):
             return TimeoutError("no whole answer in time")
         if isinstance(error, (OSError, IncompleteRead)):
@@ -457,8 +474,8 @@ class Server:
         finally:
             self.give_back(connection)
 
-    def get(self, path) -> dict:
-        """The JSON object that GET path brings; SystemDown when an Ollama server does not answer with one."""
+    def get(self, path, may_lack=False):
+        """The JSON object that GET path brings, or None for a 404 that is allowed; SystemDown for anything else."""
         allowance = self.allow(ASK_TIMEOUT_S)
         url = self.locate()[0].url
         try:
@@ -474,6 +491,11 @@ class Server:
         if status in BUSY:
             raise SystemDown(f"the server at {url} is busy (HTTP {status}: {server_words(content)}): "
                              "wait until it has time", may_return=True)
+        if status >= 500:
+            raise SystemDown(f"the server at {url} fails to answer GET {path} (HTTP {status}: {server_words(content)}): "
+                             "see its log, or restart it with `ollama serve`", may_return=True)
+        if status == 404 and may_lack:
+            return None
         try:
             value = harness.parse_json(content.decode("utf-8"))
         except ValueError:
@@ -484,19 +506,27 @@ class Server:
 
     def version(self) -> str:
         """The server's version; SystemDown when it is not there or is no Ollama."""
-        broken = self.broken
         version = self.get("/api/version").get("version")
         if not isinstance(version, str):
             raise no_ollama(self.locate()[0].url, "its /api/version names no version")
-        self.vouched = max(self.vouched, broken)
+        self.current.used.version, self.tells_loaded = version, True
         return version
 
-    def models(self, path) -> list:
-        """The models that /api/tags or /api/ps lists, as dicts with at least a name."""
-        listed = self.get(path).get("models")
+    def models(self, path, may_lack=False):
+        """The models that /api/tags or /api/ps lists, as dicts with at least a name; None for a path it may lack."""
+        value = self.get(path, may_lack)
+        if value is None:
+            return None
+        listed = value.get("models")
         if not isinstance(listed, list):
             raise no_ollama(self.locate()[0].url, f"its {path} lists no models")
         return [model for model in listed if isinstance(model, dict) and isinstance(model.get("name"), str)]
+
+    def loaded(self):
+        """The models that the server holds in memory, or None where it cannot tell."""
+        found = self.models("/api/ps", may_lack=True) if self.tells_loaded else None
+        self.tells_loaded = found is not None
+        return found
 
     def close(self) -> None:
         """Close every connection; calls in flight in other threads end at once, later calls start afresh."""
@@ -641,6 +671,12 @@ def entry_of(tag, models):
     return next((model for model in models if canonical_tag(model["name"]) == canonical_tag(tag)), None)
 
 
+def digest_of(entry) -> str:
+    """The digest of an entry of a list of the server, "" where it has none."""
+    digest = entry.get("digest")
+    return digest.removeprefix("sha256:") if isinstance(digest, str) else ""
+
+
 def mend_for(status, words, tag):
     """What to do about a request that the server refuses."""
     if status < 400:
@@ -737,28 +773,31 @@ class OllamaChat:
         """The whole digest of the tag on the server; SystemDown names what to pull."""
         models = self.server.models("/api/tags")
         entry = entry_of(self.name, models)
-        if entry is None or not isinstance(entry.get("digest"), str):
+        if entry is None or not digest_of(entry):
             names = [model["name"] for model in models]
             hint = harness.nearest(self.name, names) or f"; installed: {', '.join(names[:8]) or 'none'}"
             url = self.server.locate()[0].url
             raise SystemDown(f"the server at {url} has no model {json.dumps(self.name)}: "
                              f"`ollama pull {self.name}` fetches it{hint}")
         self.details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
-        return entry["digest"].removeprefix("sha256:")
+        return digest_of(entry)
 
     def check_digest(self) -> None:
         """SystemDown when the installed digest is not the one to be measured."""
         digest = self.installed()
         if self.digest is None:
             self.digest = digest[:12]
-        if digest.startswith(self.digest):
-            return
+        if not digest.startswith(self.digest):
+            raise self.another(digest)
+
+    def another(self, digest):
+        """The SystemDown for a server whose model has another digest than the one to be measured."""
         if self.pinned:
-            raise SystemDown(f"{self.name} is pinned to {self.digest}, the server has {digest[:12]}: "
-                             f"`ollama pull {self.name}` may bring the pinned one; "
-                             f"--system model_triage:{self.name} measures the installed one")
-        raise SystemDown(f"{self.name} was {self.digest} when this began, the server now has {digest[:12]}: "
-                         "put the old model back, or measure the new one as a run of its own")
+            return SystemDown(f"{self.name} is pinned to {self.digest}, the server has {digest[:12]}: "
+                              f"`ollama pull {self.name}` may bring the pinned one; "
+                              f"--system model_triage:{self.name} measures the installed one")
+        return SystemDown(f"{self.name} was {self.digest} when this began, the server now has {digest[:12]}: "
+                          "put the old model back, or measure the new one as a run of its own")
 
     def messages(self, given) -> list:
         """The messages to send for a case's input."""
@@ -846,7 +885,7 @@ class OllamaChat:
         facts = {key: self.details[key] for key in ("quantization_level", "parameter_size")
                  if isinstance(self.details.get(key), str)}
         try:
-            loaded = entry_of(self.name, self.server.models("/api/ps")) or {}
+            loaded = entry_of(self.name, self.server.loaded() or []) or {}
         except SystemDown:      # a description is no reason to stop: the next trial is
             loaded = {}
         if is_count(loaded.get("context_length")):
@@ -862,24 +901,65 @@ class OllamaChat:
             warmed, self.warmed = self.warmed, False
         return warmed
 
-    def respond(self, case: dict, trial: int) -> Answer:
-        """The answer of one trial; any other end raises the error that names it, with metadata."""
-        messages, seed = self.messages(message_of(case)), self.seed_for(trial)
-        if self.server_version is None or self.server.broken > self.server.vouched:
+    def ready(self, case: dict) -> None:
+        """Before a trial, outside its time: see that the server is there, and the same on a new connection as before."""
+        try:
+            message_of(case)
+        except Rejection:       # no server is asked
+            return
+        if self.server.kept_version() is None:
             came_back, self.server_version = self.server_version is not None, self.server.version()
             if came_back:
                 self.check_digest()     # it may hold another model under the tag by now
+        self.server.current.ready = True
+
+    def respond(self, case: dict, trial: int) -> Answer:
+        """The answer of one trial; any other end raises the error that names it, with metadata."""
+        messages, seed, current = self.messages(message_of(case)), self.seed_for(trial), self.server.current
+        if not current.ready:
+            self.ready(case)
+        current.ready, current.ended_as = False, None
         told = {"seed": seed, "temperature": self.options["temperature"],
                 "server_version": self.server_version, "timeout_s": self.timeout_s,
                 "after_prime": self.take_warmed()}
         facts = {}
         try:
             answer = self.send(self.request(messages, seed), self.timeout_s, told)
+            current.ended_as = "answered"
             facts = facts_of(answer)
             return Answer(output_of(answer, facts, self.schema is not None), {**facts, **told})
         except (ReplyError, TimeoutError, ValueError) as error:
+            current.ended_as = current.ended_as or "broken"
             error.metadata = {**facts, **told}
             raise
+
+    def is_loaded(self) -> bool:
+        """Whether what the server holds in memory proves that the model to be measured is what answered.
+
+        A tag that was given another model can be listed with both, and a model under another tag of its own. So
+        another model beside it proves nothing; SystemDown when only another one is there under the tag."""
+        models = self.server.loaded() or []
+        ours = [digest_of(model) for model in models if canonical_tag(model["name"]) == canonical_tag(self.name)]
+        same = [model for model in models if self.digest and digest_of(model).startswith(self.digest)]
+        if self.digest and any(ours) and not same:
+            raise self.another(next(filter(None, ours)))
+        return len(ours) == 1 and len(same) == len(models)
+
+    def confirm(self) -> dict:
+        """{digest, server_version} of what answered the last trial, or of what is there; SystemDown for another model.
+
+        {} for a trial whose exchange broke when the server has gone too: that trial is known to have failed."""
+        current = self.server.current
+        trial, ended_as, current.ended_as = current.used, current.ended_as, None
+        try:
+            version = self.server.kept_version() or self.server.version()
+            if not ended_as or not self.is_loaded():
+                self.check_digest()
+        except SystemDown as down:
+            if ended_as == "broken" and down.may_return:
+                return {}
+            raise
+        return {"digest": self.digest[:12], "server_version": ended_as and trial.version or version}
 
     def close(self) -> None:
         """Close the connections; calls in flight in other threads end at once."""

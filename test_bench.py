@@ -2299,17 +2299,18 @@ class FakeOllama:
                  "close" where there is a cut, else "keep"
 
     usual is the reply to a chat once the given ones are used up: a dict, or a function of (request, number of
-    the chat, from 0) that returns one. others maps the other paths to their replies. requests logs every request
-    as {method, path, headers, body (from JSON), connection (its number, from 0)}; chats are the bodies of the
-    chats. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
+    the chat, from 0) that returns one. others maps the other paths to their replies, or functions that return
+    them. A chat loads the model that its tag has then, which stays loaded; repoint() gives a tag another one.
+    requests logs every request as {method, path, headers, body (from JSON), connection (its number, from 0)}; chats are
+    the bodies of the chats. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
 
     def __init__(self, *replies, usual=None, models=DIGESTS):
         details = {"parameter_size": "134.52M", "quantization_level": "Q4_1"}
-        listed = [{"name": name, "digest": digest, "details": details} for name, digest in models.items()]
-        loaded = [{"name": name, "size": 200, "size_vram": 50, "context_length": 4096} for name in models]
+        self.listed = [{"name": name, "digest": digest, "details": details} for name, digest in models.items()]
+        self.loaded = []
         self.replies, self.usual = list(replies), usual or {}
-        self.others = {"/api/version": {"body": {"version": "0.33.0"}},
-                       "/api/tags": {"body": {"models": listed}}, "/api/ps": {"body": {"models": loaded}}}
+        self.others = {"/api/version": {"body": {"version": "0.33.0"}}, "/api/tags": {"body": {"models": self.listed}},
+                       "/api/ps": lambda: {"body": {"models": self.loaded}}}
         self.requests, self.connections, self.chatted, self.port = [], 0, 0, 0
         self.lock = threading.Lock()
 
@@ -2324,6 +2325,20 @@ class FakeOllama:
     @property
     def chats(self):
         return [request["body"] for request in self.requests if request["path"].endswith("/api/chat")]
+
+    def repoint(self, tag, digest):
+        """`ollama cp OTHER TAG`: what is loaded stays loaded, under the name that it was loaded by."""
+        for model in self.listed:
+            if model["name"] == tag:
+                model["digest"] = digest
+
+    def load(self, request):
+        """Load the model of a chat, unless it is loaded under whatever name."""
+        digests = {model["name"].lower(): model["digest"] for model in self.listed}
+        digest = digests.get(request["body"]["model"].lower())
+        if digest and all(model["digest"] != digest for model in self.loaded):
+            self.loaded = [*self.loaded, {"name": request["body"]["model"], "digest": digest, "size": 200, "size_vram": 50,
+                                          "context_length": 4096}]
 
     def start(self):
         self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
@@ -2396,7 +2411,9 @@ class FakeOllama:
         with self.lock:
             self.requests.append(request)
             if not request["path"].endswith("/api/chat"):
-                return self.others.get(request["path"].removeprefix("/ollama"), {"status": 404, "body": ""})
+                reply = self.others.get(request["path"].removeprefix("/ollama"), {"status": 404, "body": ""})
+                return reply() if callable(reply) else reply
+            self.load(request)
             number, self.chatted = self.chatted, self.chatted + 1
             if self.replies:
                 return self.replies.pop(0)
