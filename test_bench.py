@@ -385,6 +385,35 @@ class OneCall(unittest.TestCase):
             self.attempt(SystemDown("gone"))
 
 
+class Hooks(unittest.TestCase):
+    """What a system may have beside respond, called around each trial."""
+
+    def test_confirm_adds_to_the_metadata_of_what_reached_a_model(self):
+        def confirm():
+            return {"seed": 7, "digest": "d"}
+        broken = ValueError("no")
+        for result, metadata in ((dict(GOOD), {"seed": 7, "digest": "d"}), (broken, {"seed": 7, "digest": "d"}),
+                                 (Rejection("no"), {"seed": 1000}), (Answer(GOOD, {}), {})):
+            system = Scripted(lambda case, trial, result=result: result, confirm=confirm)
+            self.assertEqual(harness.attempt(system, case("one"), 0)["metadata"], metadata)
+        self.assertEqual(harness.attempt(Scripted(confirm=lambda: None), case("one"), 0)["metadata"], {"seed": 1000})
+
+    def test_what_a_hook_raises_or_returns_is_no_result(self):
+        for error, kind in ((SystemDown("another model"), SystemDown), (ValueError("bad"), RunError)):
+            for name in ("ready", "confirm"):
+                with self.assertRaisesRegex(kind, "another model" if kind is SystemDown else f"{name} of scripted raised ValueError: bad"):
+                    harness.attempt(Scripted(**{name: mock.Mock(side_effect=error)}), case("one"), 0)
+        for told, message in ((7, "confirm of scripted returned int, not a dict"), ({"a": {1}}, "confirm of scripted: ")):
+            with self.assertRaisesRegex(RunError, message):
+                harness.attempt(Scripted(confirm=lambda told=told: told), case("one"), 0)
+
+    def test_neither_hook_counts_in_the_latency(self):
+        times = []
+        system = Scripted(lambda case, trial: times.append(1) or dict(GOOD), ready=lambda case: times.append(1), confirm=lambda: times.append(1))
+        self.assertEqual(harness.attempt(system, case("one"), 0, clock=lambda: len(times))["latency_s"], 1)
+        self.assertEqual(len(times), 3)
+
+
 class RecordingsAndRunRecords(InFolder):
     cases = case_set("a", case("b", expect=KeyError, expect_rejection="message is blank"))
 
@@ -2302,12 +2331,12 @@ class FakeOllama:
     the chat, from 0) that returns one. others maps the other paths to their replies, or functions that return
     them. A chat loads the model that its tag has then, which stays loaded; repoint() gives a tag another one.
     requests logs every request as {method, path, headers, body (from JSON), connection (its number, from 0)}; chats are
-    the bodies of the chats. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
+    the bodies of the chats, answered the digests that were asked. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
 
     def __init__(self, *replies, usual=None, models=DIGESTS):
         details = {"parameter_size": "134.52M", "quantization_level": "Q4_1"}
         self.listed = [{"name": name, "digest": digest, "details": details} for name, digest in models.items()]
-        self.loaded = []
+        self.loaded, self.answered = [], []
         self.replies, self.usual = list(replies), usual or {}
         self.others = {"/api/version": {"body": {"version": "0.33.0"}}, "/api/tags": {"body": {"models": self.listed}},
                        "/api/ps": lambda: {"body": {"models": self.loaded}}}
@@ -2336,6 +2365,7 @@ class FakeOllama:
         """Load the model of a chat, unless it is loaded under whatever name."""
         digests = {model["name"].lower(): model["digest"] for model in self.listed}
         digest = digests.get(request["body"]["model"].lower())
+        self.answered.append(digest)
         if digest and all(model["digest"] != digest for model in self.loaded):
             self.loaded = [*self.loaded, {"name": request["body"]["model"], "digest": digest, "size": 200, "size_vram": 50,
                                           "context_length": 4096}]
@@ -3242,6 +3272,121 @@ class Priming(unittest.TestCase):
         with FakeOllama() as server:
             server.stop()
             self.assertTrue(refusal(self, small().prime, [CASE]).may_return)
+
+
+class Confirming(InFolder):
+    """Every logged trial is proven to be of the pinned model."""
+    mine, other = DIGESTS["smollm2:135m"], "ab" * 32
+    development = harness.load_cases(CASE_FILE, triage_task)
+
+    def repointed_before(self, row, other_is_loaded):
+        """(the SystemDown, the stand-in) of a run under which the tag gets another model before a row of the plan, or at its end."""
+        planned = [case for _ in range(10) for case in CASES][:row]
+        last = sum("expect" in case for case in planned) + 1       # its chat's number: the probe and the primed one come before
+
+        def usual(request, number):
+            if number == last:
+                server.repoint("smollm2:135m", self.other)
+            return {}
+        with FakeOllama(usual=usual) as server, mock.patch("os.fsync"):
+            if other_is_loaded:
+                server.loaded = [{"name": "other:1b", "digest": self.other}]
+            down = refusal(self, bench.run_bench, small(), self.development, ["development"], 10, self.log)
+        return down, server
+
+    def test_a_tag_that_gets_another_model_stops_the_run_before_a_trial_of_it_is_logged(self):
+        for row in (1, 45, 89, 90):
+            for other_is_loaded in (False, True):
+                with self.subTest(row=row, other_is_loaded=other_is_loaded):
+                    self.log.unlink(missing_ok=True)
+                    down, server = self.repointed_before(row, other_is_loaded)
+                    self.assertEqual((str(down), down.may_return), (
+                        "smollm2:135m was fd5f44c0b5af when this began, the server now has abababababab: "
+                        "put the old model back, or measure the new one as a run of its own", False))
+                    rows = self.rows()
+                    # Where the list of loaded models proves nothing, the trial in which it happened goes too.
+                    at = max(place for place in range(row) if "expect" in CASES[place % 9])
+                    self.assertEqual(len(rows), at if other_is_loaded else row)
+                    told = {row["metadata"].get("digest") for row in rows if "reply" in row["metadata"]}
+                    self.assertEqual(told, {self.mine[:12]} if rows else set())
+                    self.assertLessEqual(server.answered.count(self.other), 1)
+
+    def test_the_stopped_run_resumes_with_the_old_model(self):
+        self.repointed_before(45, False)
+        with FakeOllama(), mock.patch("os.fsync"):
+            counts = bench.run_bench(small(), self.development, ["development"], 10, self.log)
+        self.assertEqual((counts["already_logged"], counts["ran"]), (45, 45))
+
+    def test_a_server_that_is_another_on_an_idle_connection_gets_no_trial(self):
+        with FakeOllama() as server:
+            system = small()
+            system.check_model()
+            harness.attempt(system, CASE, 0)
+            server.stop()
+            server.repoint("smollm2:135m", self.other)
+            server.loaded = []
+            server.start()
+            down = refusal(self, harness.attempt, system, CASE, 1)
+            self.assertIn("was fd5f44c0b5af when this began, the server now has abababababab", str(down))
+            self.assertEqual(len(server.chats), 2)
+
+    def test_a_row_says_the_digest_and_the_version_that_answered(self):
+        with FakeOllama() as server:
+            system = small()
+            told = []
+            for version in ("0.33.0", "0.34.1"):
+                server.others["/api/version"] = {"body": {"version": version}}
+                told += [harness.attempt(system, CASE, trial)["metadata"] for trial in range(2)]
+                server.stop()
+                server.start()
+            self.assertEqual([(one["digest"], one["server_version"]) for one in told],
+                             [(self.mine[:12], version) for version in ("0.33.0", "0.33.0", "0.34.1", "0.34.1")])
+            self.assertEqual([path.removeprefix("/api/") for path in server.paths],
+                             ["version", "chat", "ps", "tags", "chat", "ps", "version", "tags", "chat", "ps", "chat", "ps"])
+
+    def test_what_is_asked_beside_a_trial_is_in_no_latency(self):
+        with FakeOllama({}, {"cut": 0}) as server:
+            responses = [harness.attempt(system, CASE, trial, clock=lambda: len(server.requests))
+                         for system in [small()] for trial in range(4)]
+        self.assertEqual([response["latency_s"] for response in responses], [1] * 4)
+        self.assertEqual([response["metadata"].get("digest") for response in responses], [self.mine[:12]] * 4)
+        self.assertEqual(responses[1]["error"]["types"][0], "BadReply")
+
+    def test_a_server_that_cannot_tell_what_is_loaded_is_asked_what_is_installed(self):
+        with FakeOllama() as server:
+            server.others["/api/ps"] = {"status": 404, "body": "404 page not found"}
+            system = small()
+            system.check_model()
+            server.requests.clear()
+            for trial in range(2):
+                self.assertEqual(harness.attempt(system, CASE, trial)["metadata"]["digest"], self.mine[:12])
+            self.assertEqual([path.removeprefix("/api/") for path in server.paths], ["chat", "ps", "tags", "chat", "tags"])
+
+    def test_what_the_list_of_loaded_models_proves(self):
+        mine, other = ({"name": "smollm2:135m", "digest": digest} for digest in (self.mine, self.other))
+        alias, undigested = {"name": "other:1b", "digest": self.mine}, {"name": "smollm2:135m"}
+        for loaded, proves in (([mine], True), ([mine, alias], True), ([{**mine, "name": "SmolLM2:135M"}], True), ([], False),
+                               ([alias], False), ([undigested], False), ([mine, mine], False), ([mine, other], False),
+                               ([other, alias], False), ([mine, {**other, "name": "other:1b"}], False), ([other], None)):
+            with self.subTest(loaded), FakeOllama() as server:
+                system = small()
+                system.check_digest()
+                server.others["/api/ps"] = {"body": {"models": loaded}}
+                if proves is None:
+                    self.assertIn("the server now has abababababab", str(refusal(self, system.is_loaded)))
+                else:
+                    self.assertEqual(system.is_loaded(), proves)
+
+    def test_an_answer_that_cannot_be_proven_is_no_trial_and_a_broken_one_is(self):
+        for replies, ended in (((), True), (({"cut": 0},), False)):
+            with FakeOllama(*replies) as server:
+                system = small()
+                verdict(system)
+                server.stop()
+                if ended:
+                    self.assertTrue(refusal(self, system.confirm).may_return)
+                else:
+                    self.assertEqual(system.confirm(), {})
 
 
 class Settings(unittest.TestCase):
