@@ -45,10 +45,11 @@ from array import array
 from collections import Counter, deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
-from harness import RunError, SystemDown, call_hook, printable
+from harness import RunError, SystemDown, as_text, call_hook, printable
 
 try:
     import fcntl
@@ -208,6 +209,12 @@ def check_plan(path, logged, now):
 
 # Reading a log
 
+def is_subset(value) -> bool:
+    """Whether a value says, as a header does, which of how many cases were chosen: {words: [text], of: number}."""
+    words = value.get("words") if isinstance(value, dict) else None
+    return isinstance(words, list) and all(isinstance(word, str) for word in words) and harness.is_trial_count(value.get("of"))
+
+
 def header_problem(header):
     """What is wrong with a log's header, or None."""
     if not isinstance(header, dict) or any(key not in header for key in COMPARED):
@@ -216,7 +223,7 @@ def header_problem(header):
         return f"trials is not a whole number from 1 to {harness.MAX_TRIALS}"
     if not isinstance(header["splits"], list) or not isinstance(header["system"], dict):
         return "splits or system is of the wrong type"
-    for key in ("case_inputs", "environment", "task", "case_set", "asked", "files", "subset"):
+    for key in ("case_inputs", "environment", "task", "case_set", "asked", "files"):
         if not isinstance(header.get(key, {}), dict):
             return f"{key} is not an object"
     for key in ("from", "cases", "command"):
@@ -226,6 +233,8 @@ def header_problem(header):
         return "label is not text"
     if ("cases" in header) != isinstance(header.get("case_set", {}).get("name"), str):
         return "cases and case_set's name do not come together"
+    if "subset" in header and not is_subset(header["subset"]):
+        return "subset does not say which cases it is of"
     if not (header.get("sync") is None or harness.is_trial_count(header["sync"])):
         return "sync is not a whole number from 1 up"
     for key in ("taken_over", "run_again"):
@@ -1967,7 +1976,7 @@ def resume_command(system, path="") -> str:
     if path:
         task = told.get("task", {}).get("name")
         usual = default_log(system["system"]["name"], "" if task == TRIAGE else str(task), told.get("label", ""),
-                            (told.get("subset") or {}).get("words", ()))
+                            told["subset"]["words"] if is_subset(told.get("subset")) else ())
         words = without(words, "--log") + ([] if Path(path) == usual else ["--log", harness.as_word(path)])
     return printable(shlex.join(["python3", harness.beside_caller("bench.py"), *words]))
 
@@ -2005,10 +2014,21 @@ def add_what(add) -> None:
                                                 "triage_task: model_triage:bayes)")
     add("--task", metavar="TASK", help="the same as TASK.json, or a module with checks (default: triage_task)")
     add("--cases", metavar="FILE", help="the cases: .json, .jsonl or .csv (default: the task's own)")
-    add("--trials", type=harness.whole_number, default=10, metavar="K", help="trials a case (default: 10)")
+    add("--trials", type=harness.whole_number, metavar="K", help="trials a case (default: 10)")
     add("--extend", action="store_true", help="with more --trials than the log has planned: go on in it up to these")
     add("--prompt", metavar="FILE", help="ask with this user message in place of the task's; {input} is the case's input")
     add("--system-prompt", metavar="FILE", help="ask with this system message in place of the task's")
+
+
+def add_choice(add) -> None:
+    """The options that choose cases, and those that look before a run."""
+    add("--case", action="append", default=[], metavar="ID",
+        help="only this case, or those that a pattern such as 'late-*' names; repeatable")
+    add("--class", dest="kind", metavar="NAME", help="only the cases of this class")
+    add("--first", type=harness.whole_number, metavar="N", help="only the first N of them")
+    add("--check", action="store_true", help="only see that all is sound, and show the first case's request; asks no server")
+    add("--try", dest="attempt", action="store_true", help="only ask each case once (or --trials times) and show what was sent, "
+                                                           "what came back and what became of it; writes no log")
 
 
 def add_model(add) -> None:
@@ -2055,7 +2075,8 @@ def hint_of(option: str) -> str:
 
 def parse_args(argv):
     parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]", hint=hint_of)
-    for title, add_group in (("what is measured", add_what), ("an Ollama model's settings", add_model),
+    for title, add_group in (("what is measured", add_what), ("some of it, or only to look", add_choice),
+                             ("an Ollama model's settings", add_model),
                              ("the run", add_run), ("the log", add_log)):
         add_group(parser.add_argument_group(title).add_argument)
     return checked_args(parser, argv)
@@ -2090,6 +2111,10 @@ def checked_args(parser, argv):
             parser.error(f"{args.what} is no task file (their names end in .json): {misplaced(args.what)}")
         args.task = args.what
     args.task = args.task or "triage_task"
+    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert)) if given]
+    if len(ways) > 1:
+        parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
+    args.trials = args.trials or (1 if args.attempt else 10)
     if args.model is not None and args.system is not None:
         parser.error("argument --system: not allowed with argument --model")
     if args.model is not None:
@@ -2129,6 +2154,8 @@ def asked_of(args, system, task, case_set):
 
 def asking_system(args, task, case_set):
     """The system of the command line, which asks what the task asks; RunError, before any request, where none does."""
+    if args.system is None and args.check and (args.prompt or getattr(task, "asked", None)):
+        args.system = "model_triage:any:latest"     # what is asked can be seen without a model
     if args.system is None and is_data(task):
         raise harness.UsageError(f"give the model that {args.task} is for: --model TAG")
     system = harness.load_system(args.system or "model_triage:bayes", case_set)
@@ -2176,6 +2203,114 @@ def other_trials(args, logged) -> str:
     if trials == logged:
         return f"{told}, and no log is shortened; to resume it: {command}"
     return f"{told}; --trials {logged} resumes it; to go on to {trials} in the same file: {command}"
+
+
+# Some of the cases
+
+def choice(args) -> list:
+    """The options that choose cases, as words: ["--case", "late-*", "--first", "2"]."""
+    given = [*(("--case", pattern) for pattern in args.case), ("--class", args.kind), ("--first", args.first)]
+    return [str(word) for pair in given if pair[1] is not None for word in pair]
+
+
+def is_named(case, pattern) -> bool:
+    """Whether a pattern such as "late-*" names a case, or is its id as it stands."""
+    return case["id"] == pattern or fnmatchcase(case["id"], pattern)
+
+
+def check_choice(args, case_set, planned) -> None:
+    """UsageError for a --case or a --class that names none of the planned cases."""
+    kinds = list(dict.fromkeys(case["class"] for case in planned))
+    wrong = [("--case", pattern, [case["id"] for case in planned]) for pattern in args.case
+             if not any(is_named(case, pattern) for case in planned)]
+    wrong += [] if args.kind in (None, *kinds) else [("--class", args.kind, kinds)]
+    for option, value, known in wrong[:1]:
+        hint = harness.nearest(value, known) or f"; it has {', '.join(known[:8])}{', …' * (len(known) > 8)}"
+        if option == "--case" and any(is_named(case, value) for case in case_set["cases"]):
+            hint = " but a held-out one"
+        raise harness.UsageError(f"argument {option}: {case_set['name']} has no {option[2:]} {value}{hint}")
+
+
+def chosen_cases(args, case_set) -> tuple:
+    """(the cases to run as a case set, {words, of} where they are not all); UsageError for a choice of none."""
+    planned = harness.plan(case_set, SPLITS, args.trials)
+    check_choice(args, case_set, planned)
+    cases = [case for case in planned if args.kind in (None, case["class"])
+             and (not args.case or any(is_named(case, pattern) for pattern in args.case))][:args.first]
+    if not cases:
+        raise harness.UsageError(f"argument --class: no case of class {args.kind} is among those of --case")
+    if len(cases) == len(planned):
+        return case_set, None
+    return part_of(case_set, cases), {"words": choice(args), "of": len(planned)}
+
+
+# Looking before a run
+
+def under(word: str, text: str) -> list:
+    """The lines of a text made printable, the first behind a word, the others below it."""
+    lines = [printable(line) for line in text.split("\n")]
+    return [f"{head:<9} {line}".rstrip() for head, line in zip([word] + [""] * len(lines), lines)]
+
+
+def request_lines(system, case, trial, keys=None) -> list:
+    """What is sent for a trial: the messages, then the other keys of the request; of other systems the case's input."""
+    if not harness.has(system, "sent"):
+        return under("input", as_text(case["input"]))
+    try:
+        body = system.sent(case, trial)
+    except harness.Rejection as error:
+        return under("input", as_text(case["input"])) + under("", f"nothing is sent: {error}")
+    lines = [line for message in body["messages"] for line in under(message["role"], message["content"])]
+    return lines + [line for key, value in body.items() if key in (keys or ()) for line in under(key, as_text(value))]
+
+
+def tried_lines(system, task, case, trial, response, term) -> list:
+    """One trial from the message to the verdict, for a reader."""
+    told, output = response["metadata"], response.get("output")
+    verdict, check, reason = harness.grade(task, case, response)
+    spent = [f"trial {trial}", f"seed {told['seed']}" if "seed" in told else "", format_latency(response["latency_s"])]
+    compared = harness.compared_words(output, case, task) if "output" in response else ""
+    reply = told.get("reply", output if "output" in response else None)
+    ended = ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
+    return [*under("case", f"{case['id']}   {', '.join(filter(None, spent))}"), *request_lines(system, case, trial),
+            *(under("thinking", told["thinking"]) if told.get("thinking") else []),
+            *(under("reply", as_text(reply)) if reply is not None else []), *under("wanted", harness.wanted(case, task).removeprefix("wants ")),
+            *(under("compared", compared) if compared else []), *(term.paint(line, verdict) for line in under("verdict", ended))]
+
+
+def own_command(args, *more) -> str:
+    """The command line once more without its looking and choosing of cases, and with more words."""
+    words = without([word for word in args.words if word not in ("--try", "--check")], "--case", "--class", "--first", "--trials")
+    return printable(shlex.join(["python3", sys.argv[0], *words, *more]))
+
+
+def try_out(args, system, task, cases) -> int:
+    """Run trials and show each of them whole; nothing is logged."""
+    term, counts = terminal(sys.stdout, args.color), Counter()
+    call_hook(system, "check_model")
+    for text in getattr(system, "warnings", None) or ():
+        warn(text)
+    try:
+        for case, trial in schedule(cases, args.trials):
+            response = harness.attempt(system, case, trial)
+            counts[harness.grade(task, case, response)[0]] += 1
+            print(*tried_lines(system, task, case, trial, response, term), "", sep="\n", flush=True)
+    finally:
+        call_hook(system, "close")
+    told = ", ".join(f"{counts[verdict]} {word}" for verdict, word in VERDICT_WORDS.items() if counts[verdict])
+    print(f"tried {sum(counts.values())}: {told}; nothing was logged", f"run       {own_command(args)}", sep="\n")
+    return 0
+
+
+def check(args, system, task, cases) -> int:
+    """Say that the task and its cases are sound, and show the request of the first case that is asked at all."""
+    asked = [case for case in cases if "expect_rejection" not in case]
+    case, named = (asked or cases)[0], "any:" not in args.system if args.system else True
+    print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, nothing wrong", "",
+          *under("case", case["id"]), *request_lines(system, case, 0, ("model",) * named + ("format", "think", "options")),
+          *under("wanted", harness.wanted(case, task).removeprefix("wants ")), "",
+          f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")
+    return 0
 
 
 def why_stopped(stop, counts) -> str:
@@ -2241,7 +2376,7 @@ def counts_before(args, case_set) -> dict:
 def told_of(args) -> dict:
     """What else a new log's header says: the command that began it, and the files that it named."""
     files = {"task": args.task if harness.is_task_file(args.task) else None, "cases": args.cases}
-    return {"files": files, "command": ["bench.py", *args.words]}
+    return {"files": files, "command": ["bench.py", *args.words], **({"subset": args.subset} if args.subset else {})}
 
 
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
@@ -2285,7 +2420,13 @@ def bench(argv=None) -> int:
         return convert(args)
     task, case_set = harness.load_plan(args.task, args.cases)
     system = chosen_system(args, task, case_set)
-    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME)
+    case_set, args.subset = chosen_cases(args, case_set)
+    for text in getattr(task, "warnings", ()):
+        warn(f"{args.task}: {text}")
+    if args.check or args.attempt:
+        return (check if args.check else try_out)(args, system, task, harness.plan(case_set, SPLITS, args.trials))
+    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, "",
+                                       choice(args) if args.subset else ())
     if args.convert:
         return convert(args)
     log, progress = args.log.absolute(), Progress(system.name, color=args.color)

@@ -1458,6 +1458,36 @@ def grade(task, case: dict, response: dict) -> tuple:
     return "pass", None, None
 
 
+def wish(expected, task, field=None) -> str:
+    """What a task expects of a field of the output, or of all of it, in words."""
+    compare = getattr(task, "compare", None)
+    how = compare if field is None else dig(compare, field)
+    return words_for(expected, how) if how or is_check(expected) else as_text(expected)
+
+
+def wanted(case, task) -> str:
+    """What a case asks for: "wants category account; fails on needs_human false"."""
+    if "expect_rejection" in case:
+        return f"must be refused: {case['expect_rejection']}"
+    expect, fields = case["expect"], []
+    if isinstance(expect, dict) and not is_check(expect):
+        fields = [f"{field} {wish(value, task, field)}" for field, value in expect.items()]
+    fails = [f"fails on {dig(one, 'field') or 'a reply'} {wish(dig(one, 'is') or dig(one, 'equals'), None)}"
+             for one in case.get("failure_criteria", ())]
+    return "; ".join([f"wants {', '.join(fields) or wish(expect, task)}", *fails])
+
+
+def compared_words(output, case, task) -> str:
+    """What of an output is compared with what: "total 18, wanted 1.8 within 0.005"; "" where that is all of it."""
+    expect = case.get("expect")
+    if isinstance(expect, dict) and isinstance(output, dict) and not is_check(expect):
+        return "; ".join(f"{field} {as_text(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
+                         for field, value in expect.items())
+    if getattr(task, "extract", None) is None or not isinstance(output, str) or "expect" not in case:
+        return ""
+    return f"{as_text(task.value_of(output))}, wanted {wish(expect, task)}"
+
+
 def result_row(case, trial, response, verdict, check, reason) -> dict:
     """A response with its verdict as a row of a run record."""
     metadata = {**response.get("metadata", {}), "recorded_latency_s": response["latency_s"]}

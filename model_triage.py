@@ -811,6 +811,10 @@ class OllamaChat:
                            **({} if schema is None else {"format": schema}), "truncate": False, "shift": False,
                            "options": options}).encode("ascii")
 
+    def sent(self, case: dict, trial: int) -> dict:
+        """The body of the request of a trial; Rejection where none is sent."""
+        return json.loads(self.request(self.messages(message_of(case)), self.seed_for(trial)))
+
     def send(self, body, seconds, metadata) -> dict:
         """The chat answer to a body, asked for again while the server is busy; raises what any other end is.
 

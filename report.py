@@ -36,8 +36,8 @@ from itertools import accumulate, compress, groupby
 from pathlib import Path
 
 import bench
-from harness import (ENDS, RUNTIMES, RunError, as_text, bound, case_rows, compact, dig, is_number, mean, mean_variance, new_cases,
-                     pass_rate, printable, rounded, sums, t_quantile, widened, wilson)
+from harness import (ENDS, RUNTIMES, RunError, as_text, bound, case_rows, compact, compared_words, dig, is_number, mean,
+                     mean_variance, new_cases, pass_rate, printable, rounded, sums, t_quantile, wanted, widened, wilson)
 
 REPORT_VERSION = "2"
 LEVEL = 0.05
@@ -59,6 +59,13 @@ REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 def plural(count: int, noun: str) -> str:
     """A count with its noun: "1 case", "9 cases"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def planned(system, times) -> str:
+    """The size of a plan: "9 cases x 10 trials", "3 of 9 cases x 10 trials" where cases were chosen."""
+    subset = dig(system, "provenance", "subset")
+    chosen = f"{system['cases']} of " if bench.is_subset(subset) else ""
+    return f"{chosen}{plural(subset['of'] if chosen else system['cases'], 'case')} {times} {plural(system['trials_per_case'], 'trial')}"
 
 
 def p_text(p: float) -> str:
@@ -746,7 +753,9 @@ def notes(system) -> list:
         found.append(f"the trials ran with {' and '.join(at_once)} workers")
     if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
         found.append("the temperature is 0: the seed changes nothing, so the trials of a case are one trial")
-    again = dig(system, "provenance", "run_again")
+    subset, again = dig(system, "provenance", "subset"), dig(system, "provenance", "run_again")
+    if bench.is_subset(subset):
+        found.append(f"only the cases of {shlex.join(subset['words'])}")
     if is_number(again) and again:
         done = "left out to be run again" if system["not_run"] else "run again"
         found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: "
@@ -760,7 +769,7 @@ def notes(system) -> list:
 def format_system(system, record, term, path="") -> list:
     """The report of one system: counts, rate, grid, curve, failures, costs, notes; its path where names are equal."""
     record = compact(record)
-    plan = f"{plural(system['cases'], 'case')} x {plural(system['trials_per_case'], 'trial')}: "
+    plan = f"{planned(system, 'x')}: "
     numbered = system.get("label", system["system"]["name"]) != system["system"]["name"]
     lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
     rounds, counts = whole_rounds(record)
@@ -864,25 +873,6 @@ def format_gates(verdicts, term) -> list:
 
 
 # Failures
-
-def wish(expected, task, field=None) -> str:
-    """What a task expects of a field of the output, or of all of it, in words."""
-    compare = getattr(task, "compare", None)
-    how = compare if field is None else dig(compare, field)
-    return harness.words_for(expected, how) if how or harness.is_check(expected) else as_text(expected)
-
-
-def wanted(case, task) -> str:
-    """What a case asks for: "wants category account; fails on needs_human false"."""
-    if "expect_rejection" in case:
-        return f"must be refused: {case['expect_rejection']}"
-    expect, fields = case["expect"], []
-    if isinstance(expect, dict) and not harness.is_check(expect):
-        fields = [f"{field} {wish(value, task, field)}" for field, value in expect.items()]
-    fails = [f"fails on {dig(one, 'field') or 'a reply'} {wish(dig(one, 'is') or dig(one, 'equals'), None)}"
-             for one in case.get("failure_criteria", ())]
-    return "; ".join([f"wants {', '.join(fields) or wish(expect, task)}", *fails])
-
 
 def reply_of(row) -> str:
     """What a trial answered: its output, else the raw reply."""
@@ -1139,8 +1129,7 @@ def heading(system) -> str:
 
 def plan_words(system) -> str:
     """The plan and how its trials ended: "9 cases × 10 trials: 77 passed, 13 failed"."""
-    planned = f"{plural(system['cases'], 'case')} × {plural(system['trials_per_case'], 'trial')}"
-    return f"{planned}: {verdict_counts(system, PLAIN)}"
+    return f"{planned(system, '×')}: {verdict_counts(system, PLAIN)}"
 
 
 def few_k(values) -> list:
@@ -1432,17 +1421,6 @@ def asked_html(case, task, letters) -> str:
     return terms_html([("input", "none" if case["input"] is None else preformatted(case["input"], letters)),
                        ("expectation", isolated(shortened(wanted(case, task), letters))),
                        *(("why", isolated(shortened(as_text(why), letters))) for why in whys if why)])
-
-
-def compared_words(output, case, task) -> str:
-    """What of an output is compared with what: "total 18, wanted 1.8 within 0.005"; "" where that is all of it."""
-    expect = case.get("expect")
-    if isinstance(expect, dict) and isinstance(output, dict) and not harness.is_check(expect):
-        return "; ".join(f"{field} {as_text(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
-                         for field, value in expect.items())
-    if getattr(task, "extract", None) is None or not isinstance(output, str) or "expect" not in case:
-        return ""
-    return f"{as_text(task.value_of(output))}, wanted {wish(expect, task)}"
 
 
 def answer_terms(row, case, task, letters) -> list:

@@ -3704,7 +3704,7 @@ class ALogThatExplainsItself(OwnTask):
         self.assertIn('its checks are the module "evil": give it with --task', hostile(task={**header["task"], "data": None, "module": "evil"}))
         self.assertIn("no such file here", hostile(files={"task": "/dev/zero.json", "cases": ["x"]}))
         self.assertIn("does not say which file its task is from", hostile(files={"task": str(self.folder), "cases": None}))
-        for changes in ({"command": "rm"}, {"cases": {}}, {"case_set": {}}, {"label": 3}, {"subset": []}, {"files": "x"}, {"asked": 1},
+        for changes in ({"command": "rm"}, {"cases": {}}, {"case_set": {}}, {"label": 3}, {"subset": []}, {"subset": {"words": [1], "of": 3}}, {"files": "x"}, {"asked": 1},
                         {"task": {**header["task"], "data": {"name": "x", "schema": {"type": "?"}}}}, {"cases": [1]}, {"cases": []},
                         {"cases": header["cases"][:2]}, {"cases": [{**header["cases"][0], "input": "y"}, *header["cases"][1:]]},
                         {"task": {**header["task"], "data": {"name": "x", "extract": "(" * 200}}}):
@@ -3769,6 +3769,103 @@ class NothingByAccident(OwnTask):
         self.assertIn("ran 3", self.bench("receipts.json", "--trials", "1"))
         self.assertIn("already logged 3, ran 0", self.bench("--trials", "1", "--task", "receipts.json"))
         self.refused("the task is given twice, as receipts.json and as x.json", "receipts.json", "--task", "x.json", status=2)
+
+
+class SomeOfTheCases(OwnTask):
+    def header_of(self, name):
+        return bench.read_log(Path("runs", name))[0]
+
+    def test_chosen_cases_have_a_log_of_their_own_and_a_report_names_them(self):
+        self.bench("receipts.json", "--trials", "2", "--case", "book", "--case", "bl*")
+        header = self.header_of("receipts-smollm2-135m+case-book-case-bl-2605a134.jsonl")
+        self.assertEqual(header["subset"], {"words": ["--case", "book", "--case", "bl*"], "of": 3})
+        self.assertEqual([case["id"] for case in header["cases"]], ["book", "blank"])
+        self.assertEqual(header["case_set"], {"name": "receipts", "sha256": header["case_set_sha256"]})
+        status, told, _ = called(report, "runs/receipts-smollm2-135m+case-book-case-bl-2605a134.jsonl", "--out", "page.html")
+        self.assertIn("\n2 of 3 cases x 2 trials: ", told)
+        self.assertIn("note: only the cases of --case book --case 'bl*'\n", told)
+        self.assertIn("2 of 3 cases × 2 trials", Path("page.html").read_text(encoding="utf-8"))
+        self.assertIn("already logged 4, ran 0", self.bench("receipts.json", "--trials", "2", "--case", "book", "--case", "bl*"))
+        self.bench("receipts.json", "--trials", "2", "--first", "1")
+        self.assertEqual(self.header_of("receipts-smollm2-135m+first-1.jsonl")["subset"], {"words": ["--first", "1"], "of": 3})
+        self.assertFalse(self.log.exists())
+
+    def test_the_three_ways_to_choose_narrow_one_another(self):
+        cases = [{**one, "class": kind} for one, kind in zip(RECEIPTS["cases"], ("food", "other", "other"))]
+        self.task(cases=cases)
+        for words, chosen in ((["--class", "other"], ["book", "blank"]), (["--class", "other", "--first", "1"], ["book"]),
+                              (["--case", "b[al]*", "--class", "other"], ["blank"]), (["--case", "b*", "--first", "2"], ["bakery", "book"])):
+            _, case_set = harness.load_plan("receipts.json")
+            part, subset = bench.chosen_cases(bench.parse_args(["receipts.json", *words]), case_set)
+            self.assertEqual(([case["id"] for case in part["cases"]], subset), (chosen, {"words": words, "of": 3}))
+        self.assertEqual(bench.chosen_cases(bench.parse_args(["receipts.json", "--first", "9"]), case_set), (case_set, None))
+
+    def test_a_choice_of_nothing_is_refused_with_what_there_is(self):
+        for words, text in ((["--case", "boook"], 'argument --case: receipts has no case boook; did you mean "book"?'),
+                            (["--class", "x"], "argument --class: receipts has no class x; it has receipts"), (["--first", "0"], "argument --first")):
+            self.refused(text, "receipts.json", "--model", "smollm2:135m", *words, status=2)
+        held_out = next(case["id"] for case in json.loads(CASE_FILE.read_text(encoding="utf-8"))["cases"] if case["split"] == "held-out")
+        self.refused(f"has no case {held_out} but a held-out one", "--case", held_out, status=2)
+
+    def test_a_chosen_part_is_taken_over_by_the_whole(self):
+        self.bench("receipts.json", "--trials", "2", "--first", "2")
+        self.assertIn("already logged 4, ran 2", self.bench("receipts.json", "--trials", "2", "--from", "runs/receipts-smollm2-135m+first-2.jsonl"))
+
+
+class LookingBeforeARun(OwnTask):
+    def test_trying_shows_each_trial_from_the_message_to_the_verdict_and_logs_nothing(self):
+        self.server.usual = lambda request, number: {"body": chat_body(message={"role": "assistant", "content": '{"shop": "X", "total": 18}', "thinking": "Two\x1b rolls"})}
+        told = self.bench("receipts.json", "--try", "--case", "bakery", "--case", "blank")
+        self.assertEqual(re.sub(r"[0-9.]+ ms", "T", told), f"""\
+case      bakery   trial 0, seed 1000, T
+user      Shop and total of this receipt?
+
+          BAKERY KLEIN 2 rolls 1.80
+thinking  Two\\x1b rolls
+reply     {{"shop": "X", "total": 18}}
+wanted    shop "Bakery Klein", total 1.8
+compared  shop X, wanted "Bakery Klein"; total 18, wanted 1.8
+verdict   - failed: expectation: shop is "X", expected "Bakery Klein"; total is 18, expected 1.8
+
+case      blank   trial 0, seed 1000, T
+input
+          nothing is sent: message is blank
+wanted    must be refused: message is blank
+verdict   + passed
+
+tried 2: 1 passed, 1 failed; nothing was logged
+run       python3 {bench.__file__} receipts.json --model smollm2:135m
+""")
+        self.assertFalse(Path("runs").exists())
+        self.assertEqual(self.bench("receipts.json", "--try", "--case", "bakery", "--trials", "2").count("\nuser "), 2)
+
+    def test_trying_shows_a_reply_that_cannot_be_graded(self):
+        self.server.usual = lambda request, number: {"body": chat_body("Sure! {")}
+        told = self.bench("receipts.json", "--try", "--case", "book")
+        self.assertIn("\nreply     Sure! {\n", told)
+        self.assertIn("\nverdict   ! incomplete: JSONDecodeError: ", told)
+
+    def test_trying_needs_the_server_and_takes_any_system(self):
+        self.server.stop()
+        status, out, err = called(bench, "receipts.json", "--model", "smollm2:135m", "--try")
+        self.assertEqual((status, out, err.count("\n")), (1, "", 1))
+        self.assertIn("\ninput     Hi, I ordered", "\n" + self.bench("--try", "--first", "1", model=None).replace("case ", "", 1))
+
+    def test_checking_asks_no_server_and_shows_the_first_request(self):
+        told = self.bench("receipts.json", "--check", "--option", "temperature=0.5", model=None)
+        self.assertEqual(self.server.requests, [])
+        for line in ("receipts: 3 cases, nothing wrong", "case      bakery", "user      Shop and total of this receipt?", "          BAKERY KLEIN 2 rolls 1.80",
+                     "format    " + json.dumps(RECEIPTS["schema"]), "think     false", 'wanted    shop "Bakery Klein", total 1.8',
+                     'options   {"temperature": 0.5, "num_predict": 64, "num_ctx": 4096, "seed": 1000}',
+                     f"try       python3 {bench.__file__} receipts.json --option temperature=0.5 --model TAG --try"):
+            self.assertIn(line + "\n", told)
+        self.assertNotIn("\nmodel ", told)
+        self.assertIn("\nmodel     smollm2:135m\n", self.bench("receipts.json", "--check"))
+        self.task(cases=RECEIPTS["cases"][:1] * 2)
+        self.refused("bakery", "receipts.json", "--check")
+
+    def test_two_ways_to_look_are_one_too_many(self):
+        self.refused("argument --try: not allowed with argument --check", "receipts.json", "--try", "--check", status=2)
 
 
 class LogsOfTheFirstVersion(InFolder):
