@@ -27,6 +27,7 @@ import harness      # the first import, since it refuses a Python that is too ol
 import argparse
 import codecs
 import contextlib
+import difflib
 import errno
 import hashlib
 import json
@@ -79,6 +80,7 @@ HOPELESS_CALLS = 5
 WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
+MOST_LABEL = 40
 SHORT = {"-m": "--model", "-t": "--trials", "-n": "--trials", "-k": "--trials", "-o": "--option", "-p": "--prompt"}
 MOST_ROWS = 40              # of a grid in the terminal
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
@@ -94,11 +96,12 @@ class BenchError(RunError):
 
 
 class PlanDiffers(BenchError):
-    """A log that was written for another plan; found is [(key, value in the log, value now)] of what differs."""
+    """A log that was written for another plan; found is [(key, value in the log, value now)] of what differs, lines
+    the difference of what is asked."""
 
-    def __init__(self, message, found):
+    def __init__(self, message, found, lines):
         super().__init__(message)
-        self.found = found
+        self.found, self.lines = found, lines
 
 
 class Hopeless(BenchError):
@@ -197,6 +200,25 @@ def excerpts(old, new) -> tuple:
                  for text in texts)
 
 
+def asked_lines(header, whole) -> list:
+    """The lines of what a header says is asked: whole messages, or as the older logs have it the prompt alone."""
+    if not whole:
+        prompt = header["system"].get("prompt")
+        return prompt.splitlines() if isinstance(prompt, str) and not prompt.startswith("sha256:") else []
+    messages = header["asked"]["messages"]
+    return [f"{message.get('role')}: {line}" for message in (messages if isinstance(messages, list) else ())
+            if isinstance(message, dict) for line in str(message.get("content")).splitlines()]
+
+
+def prompt_difference(logged, now) -> list:
+    """The lines in which what a log asked differs from what is asked now, with one line around them; at most 40."""
+    whole = all("messages" in header.get("asked", ()) for header in (logged, now))
+    old, new = (asked_lines(header, whole) for header in (logged, now))
+    lines = list(difflib.unified_diff(old, new, "in the log", "now", lineterm="", n=1)) if old and new else []
+    rest = [f"and {len(lines) - MOST_ROWS} more lines"] if len(lines) > MOST_ROWS else []
+    return [printable(line) for line in lines[:MOST_ROWS]] + rest
+
+
 def check_plan(path, logged, now):
     """PlanDiffers when a log's header is of another plan, naming each key with both values."""
     keys = [key for key in COMPARED if key != "bench_version" or logged[key] not in READABLE]
@@ -204,7 +226,7 @@ def check_plan(path, logged, now):
     if found:
         keys = "; ".join("{} is {} in the log, {} now".format(key, *excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
-                          found)
+                          found, prompt_difference(logged, now))
 
 
 # Reading a log
@@ -2005,6 +2027,14 @@ def option_pair(text: str) -> tuple:
     return name, value
 
 
+def label_text(text: str) -> str:
+    """A label: a short text of one line."""
+    text = text.strip()
+    if not text.isprintable() or not 0 < len(text) <= MOST_LABEL:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one line of 1 to {MOST_LABEL} characters")
+    return text
+
+
 def add_what(add) -> None:
     """The options that say what is measured, and on what."""
     add("what", nargs="?", metavar="TASK.json",
@@ -2053,6 +2083,8 @@ def add_run(add) -> None:
 def add_log(add) -> None:
     """The options of the log."""
     add("--log", type=Path, help="the log to begin or resume (default: runs/MODEL.jsonl, runs/TASK-MODEL.jsonl)")
+    add("--label", type=label_text, metavar="NAME",
+        help="name a variant: it is in every report's title, and in the log's name (runs/MODEL-NAME.jsonl)")
     add("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD",
         help="take over the trials that this log has for the plan; repeatable")
     add("--redo-unanswered", action="store_true", help="with --from: run trials without any reply of the model again")
@@ -2376,7 +2408,8 @@ def counts_before(args, case_set) -> dict:
 def told_of(args) -> dict:
     """What else a new log's header says: the command that began it, and the files that it named."""
     files = {"task": args.task if harness.is_task_file(args.task) else None, "cases": args.cases}
-    return {"files": files, "command": ["bench.py", *args.words], **({"subset": args.subset} if args.subset else {})}
+    more = {key: value for key, value in (("label", args.label), ("subset", args.subset)) if value}
+    return {"files": files, "command": ["bench.py", *args.words], **more}
 
 
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
@@ -2391,7 +2424,12 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     except PlanDiffers as error:
         if [key for key, _, _ in error.found] == ["trials"] and not args.sources:
             raise BenchError(other_trials(args, error.found[0][1])) from None
-        raise
+        progress.erase()
+        if error.lines and sys.stderr:
+            print(*error.lines, sep="\n", file=sys.stderr)
+        if args.log_given:
+            raise
+        raise BenchError(f"{error}, or {'another' if args.label else 'a'} --label for a log beside it") from None
     except (RunError, SystemDown, Interrupted) as error:
         if not hasattr(error, "counts") and isinstance(error, Interrupted):
             error.counts = counts_before(args, case_set)
@@ -2425,11 +2463,13 @@ def bench(argv=None) -> int:
         warn(f"{args.task}: {text}")
     if args.check or args.attempt:
         return (check if args.check else try_out)(args, system, task, harness.plan(case_set, SPLITS, args.trials))
-    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, "",
+    args.log_given = args.log is not None
+    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
                                        choice(args) if args.subset else ())
     if args.convert:
         return convert(args)
-    log, progress = args.log.absolute(), Progress(system.name, color=args.color)
+    name = " ".join(filter(None, (system.name, args.label)))
+    log, progress = args.log.absolute(), Progress(name, color=args.color)
     signals.when_continued(progress.forget)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()

@@ -452,9 +452,15 @@ def system_report(record, prices=None) -> dict:
 
 # The whole report
 
+def named(manifest) -> str:
+    """The name of what was measured, with the label of its log."""
+    label = dig(manifest, "provenance", "label")
+    return manifest["system"]["name"] + (f" {label}" if isinstance(label, str) and label else "")
+
+
 def labels(records: list) -> list:
     """The name of each system, numbered where a name comes more than once."""
-    names = [record.manifest["system"]["name"] for record in records]
+    names = [named(record.manifest) for record in records]
     return [f"{name} ({names[:number + 1].count(name)})" if names.count(name) > 1 else name
             for number, name in enumerate(names)]
 
@@ -770,7 +776,7 @@ def format_system(system, record, term, path="") -> list:
     """The report of one system: counts, rate, grid, curve, failures, costs, notes; its path where names are equal."""
     record = compact(record)
     plan = f"{planned(system, 'x')}: "
-    numbered = system.get("label", system["system"]["name"]) != system["system"]["name"]
+    numbered = system.get("label", named(system)) != named(system)
     lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
     rounds, counts = whole_rounds(record)
     values = exact_curve(rounds, counts)

@@ -1083,6 +1083,63 @@ class Extending(InFolder):
         self.assertIn("note: extended to 12 trials a case after 9 trials, at 20", out)
 
 
+class Labels(InFolder):
+    TASK = {"name": "mood", "messages": [{"role": "system", "content": "Be short.\nBe kind."}, {"role": "user", "content": "{input}"}],
+            "cases": [{"id": "a", "input": "good day", "expect": "fine"}]}
+
+    def command(self, *words, **options):
+        return script("bench.py", *words, cwd=self.folder, **options)
+
+    def test_a_label_names_the_log_and_stands_in_the_titles(self):
+        for words in (("--trials", "2"), ("--trials", "2", "--label", "terse")):
+            self.assertEqual(self.command(*words).returncode, 0)
+        plain, terse = self.folder / "runs" / "bayes.jsonl", self.folder / "runs" / "bayes-terse.jsonl"
+        self.assertEqual((bench.read_log(terse)[0]["label"], "label" in bench.read_log(plain)[0]), ("terse", False))
+        status, out, _ = called(report, plain, terse, "--out", self.folder / "page.html")
+        self.assertEqual(status, 0)
+        self.assertIn("\nbayes@4bf543270e33 terse\n", out)
+        self.assertIn("<h2><bdi>bayes terse</bdi></h2>", (self.folder / "page.html").read_text(encoding="utf-8"))
+
+    def test_a_label_is_no_part_of_the_plan(self):
+        self.run_small(told={"label": "terse"})
+        self.assertEqual(self.run_small(told={"label": "other"})["already_logged"], 6)
+        new = self.folder / "new.jsonl"
+        self.assertEqual(bench.run_bench(Scripted(), case_set("one", "two"), ["development"], 3, new, sources=[self.log])["ran"], 0)
+
+    def test_a_label_is_a_short_line(self):
+        for label in ("", " ", "a\nb", "x" * 41, "\x1b[2J"):
+            done = self.command("--label", label)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
+            self.assertIn("is not one line of 1 to 40 characters", done.stderr)
+
+    def test_a_changed_prompt_is_shown_line_by_line_and_a_label_offered(self):
+        with FakeOllama(usual={"body": chat_body("fine")}) as server:
+            task = self.write("mood.json", json.dumps(self.TASK))
+            words = ("mood.json", "--model", "smollm2:135m", "--trials", "1")
+            self.assertEqual(self.command(*words).returncode, 0)
+            task.write_text(json.dumps(self.TASK).replace("Be kind.", "Be \\u001b[2J rude."))
+            server.requests.clear()
+            done = self.command(*words)
+            *shown, error = done.stderr.splitlines()
+            self.assertEqual((done.returncode, server.chats), (1, []))
+            self.assertEqual(shown, ["--- in the log", "+++ now", "@@ -1,3 +1,3 @@", " system: Be short.", "-system: Be kind.",
+                                     "+system: Be \\x1b[2J rude.", " user: {input}"])
+            self.assertTrue("runs/mood-smollm2-135m.jsonl was written for another plan: system.prompt is " in error, error)
+            self.assertTrue(error.endswith("; give the log's own plan, or another --log, or a --label for a log beside it"), error)
+            self.assertEqual(self.command(*words, "--label", "Rude One").returncode, 0)
+            self.assertIn("runs/mood-smollm2-135m-rude-one-", self.command(*words, "--label", "Rude One").stdout)
+            named = self.command(*words, "--log", "runs/mood-smollm2-135m.jsonl").stderr.splitlines()
+            self.assertEqual((named[:-1], named[-1].endswith("or another --log")), (shown, True))
+
+    def test_the_prompt_of_an_older_log_is_compared_too(self):
+        old = {"system": {"prompt": "a\nb"}}
+        self.assertEqual(bench.prompt_difference(old, {"system": {"prompt": "a\nc"}, "asked": {"messages": []}})[2:], ["@@ -1,2 +1,2 @@", " a", "-b", "+c"])
+        for odd in ({"messages": 3}, {"messages": [3, {"role": [], "content": None}]}, {}):
+            self.assertIsInstance(bench.prompt_difference({**old, "asked": odd}, {**old, "asked": {"messages": [{"role": "user", "content": "x"}]}}), list)
+        many = {"system": {"prompt": "\n".join(map(str, range(90)))}}
+        self.assertEqual(bench.prompt_difference(old, many)[-1], "and 55 more lines")
+
+
 class PoorFileSystems(InFolder):
     """Those without locks or without sync."""
 
