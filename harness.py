@@ -18,6 +18,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)    # an interrupt during the imports below ends quietly
 
 import argparse
+import atexit
 import codecs
 import contextlib
 import copy
@@ -36,6 +37,7 @@ import math
 import operator
 import os
 import re
+import threading
 import time
 import warnings
 from array import array
@@ -313,16 +315,37 @@ def import_named(name: str, what: str):
 
 # Tasks as data: values and how they are compared
 
-CHECKS_VERSION = "1"    # of the meaning of what follows, since a task's hash stands for what grades
+CHECKS_VERSION = "1"        # of the meaning of the checks below: a task's hash stands for what grades
+SEARCH_S, TAME_STEPS = 2, 4e6       # a search that may take more steps runs in a process that can be stopped
+MOST_DEFINITION = 1_000_000
 NUMBER = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 KINDS = {"object": (dict, "an object"), "array": (list, "a list"), "string": (str, "a text"),
          "number": ((int, float), "a number"), "integer": ((int, float), "a whole number"),
          "boolean": (bool, "true or false"), "null": (type(None), "null")}
-COMPARE = '"exact", "text", "set", {"within": N} and {"within_percent": N}'
+ANY, SIZED, TEXT, NUMERIC = tuple(KINDS), ("string", "array"), ("string",), ("number", "integer")
+COMPARE = {"exact": ('"exact"', ANY), "text": ('"text"', SIZED), "set": ('"set"', ("array",)),
+           "within": ('{"within": N}', NUMERIC), "within_percent": ('{"within_percent": N}', NUMERIC)}
+CRITERION = '{"field": NAME, "is": CHECK, "why": TEXT}; "equals": V for "is", and no "field" for the whole reply'
+CHECK_EXAMPLE = ' such as {"contains": "x"}'
+# Shapes are JSON schemas themselves.
+TEXT_REPLY = {"type": ["string", "number"]}     # a text, which is read as a number where one is expected
+OBJECT, LIST, STRING = {"type": "object"}, {"type": "array"}, {"type": "string"}
+SCHEMA_SHAPE = {"type": "object", "properties": {
+    "type": {"type": ["string", "array"]}, "enum": LIST, "const": {}, "properties": OBJECT, "items": OBJECT,
+    "required": {"type": "array", "items": STRING}, "additionalProperties": {"type": ["boolean", "object"]}}}
+SAID_ASIDE = {"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
+MESSAGE_SHAPE = {"type": "object", "properties": {"role": {"enum": ["system", "user", "assistant"]}, "content": STRING},
+                 "required": ["role", "content"], "additionalProperties": False}
+CRITERION_SHAPE = {"type": "object", "properties": {"field": STRING, "is": {}, "equals": {}, "why": STRING},
+                   "required": ["why"], "additionalProperties": False}
+TASK_SHAPE = {"name": {}, "prompt": STRING, "prompt_file": STRING, "system_prompt": STRING,
+              "messages": {"type": "array", "items": MESSAGE_SHAPE, "examples": [{"role": "user", "content": "{input}"}]},
+              "schema": {}, "options": {"type": "object", "examples": {"temperature": 0.2}}, "extract": {}, "compare": {},
+              "think": {"type": ["string", "boolean"], "examples": "off"}, "cases": {}}
 
 
 class Reply(str):
-    """A whole text reply, or what was extracted of it: where a number is expected it is read as one."""
+    """A text reply, or what was extracted of it: where a number is expected it is read as one."""
 
 
 def is_number(value) -> bool:
@@ -331,9 +354,12 @@ def is_number(value) -> bool:
 
 def is_kind(value, kind: str) -> bool:
     """Whether a JSON value is of a schema's type; true is no number, 2.0 is a whole one."""
-    if not isinstance(value, KINDS[kind][0]) or isinstance(value, bool) != (kind == "boolean"):
-        return False
-    return kind != "integer" or value == int(value)
+    fits = isinstance(value, KINDS[kind][0]) and isinstance(value, bool) == (kind == "boolean")
+    return fits and (kind != "integer" or value == int(value))
+
+
+def each(value) -> list:
+    return value if isinstance(value, list) else [value]
 
 
 def brief(value) -> str:
@@ -365,90 +391,172 @@ def folded(value):
 
 
 def number_of(value):
-    """The number that a value is, or that a whole text reply says ("1,234.5" → 1234.5), else None."""
-    if isinstance(value, Reply) and len(value) < 400 and NUMBER.fullmatch(value):
-        number = float(value.replace(",", ""))
-        return None if math.isinf(number) else number
-    return value if is_number(value) else None
+    """The number that a value is, or that a text reply says as a whole ("1,234.5" → 1234.5), else None."""
+    if isinstance(value, Reply) and len(value) < 300 and NUMBER.fullmatch(value):
+        value = float(value.replace(",", ""))
+    return value if is_number(value) and abs(value) != math.inf else None
 
 
 def equal(value, wanted, how="exact") -> bool:
     """Whether a value is what a literal says, compared as how says."""
+    if isinstance(value, str) and isinstance(wanted, str) and how != "text":
+        return value == wanted
     if is_number(wanted):
         value = number_of(value)
         if isinstance(how, dict) and value is not None:
-            (kind, size), exactly = next(iter(how.items())), [Fraction(str(number)) for number in (value, wanted)]
-            slack = Fraction(str(size)) * (abs(exactly[1]) / 100 if kind == "within_percent" else 1)
-            return abs(exactly[0] - exactly[1]) <= slack
+            (kind, size), = how.items()
+            value, wanted, size = (Fraction(str(number)) for number in (value, wanted, size))
+            return abs(value - wanted) <= (size if kind == "within" else abs(wanted) * size / 100)
     if how == "text":
         value, wanted = folded(value), folded(wanted)
     if how == "set" and isinstance(value, list) and isinstance(wanted, list):
-        return sorted(canonical(plain(item)) for item in value) == sorted(canonical(plain(item)) for item in wanted)
+        value, wanted = (sorted(canonical(plain(item)) for item in items) for items in (value, wanted))
     return canonical(plain(value)) == canonical(plain(wanted))
 
 
-def literal_words(wanted, how) -> str:
-    """A literal as the end of "expected …": "1.8 within 0.005"."""
-    if isinstance(how, dict) and is_number(wanted):
-        (kind, size), = how.items()
-        return f"{brief(wanted)} within {brief(size)}{' %' * (kind == 'within_percent')}"
-    return brief(wanted) + (" in any order" if how == "set" and isinstance(wanted, list) else "")
+# Searching with a deadline
+
+@functools.lru_cache(256)
+def ways_of(pattern: str):
+    """(repetitions, choices) that a regular expression tries in turn; None where they multiply without a bound."""
+    if re.search(r"\)[*+{]|\(\?[a-zA-Z-]*x", pattern):     # a repeated group, or white space that may hide one
+        return None
+    return len(re.findall(r"(?<!\()[*+{]", pattern)), len(re.findall(r"(?<!\()\?|\|", pattern))
+
+
+def is_tame(pattern: str, length: int) -> bool:
+    """Whether a search in a text of that length cannot take long."""
+    ways = ways_of(pattern)
+    return ways is not None and (length + 1) ** (1 + ways[0]) << ways[1] <= TAME_STEPS
+
+
+class Searcher:
+    """A process of this Python that searches with a deadline, since a thread that searches cannot be stopped.
+
+    It ends with its standard input, so that it outlives whoever started it by no more than one search."""
+    CODE = """
+import faulthandler, json, os, re, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+nowhere = open(os.devnull, "w")
+def watch(seconds):
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+for line in sys.stdin:
+    pattern, text, last, seconds = json.loads(line)
+    watch(seconds)
+    answer = None
+    for found in re.finditer(pattern, text):
+        answer = [found[found.re.groups and last]]
+        if not last:
+            break
+    watch(0)
+    print(json.dumps(answer), flush=True)
+"""
+
+    def __init__(self):
+        self.lock, self.process, self.owner = threading.Lock(), None, os.getpid()
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        process, self.process = self.process, None
+        if process and self.owner == os.getpid():       # a forked child has a copy, which is not its own
+            process.kill()
+            process.communicate()
+
+    def asked(self, question) -> str:
+        """The line of the answer; "" when the search was stopped."""
+        if self.process is None or self.process.poll() is not None:
+            import subprocess       # which only a doubtful expression needs
+            self.end()
+            self.process = subprocess.Popen([sys.executable, "-I", "-S", "-c", self.CODE], text=True, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline()
+
+    def search(self, *question):
+        """[text] of the first match, or of the group of the last one; None where there is none; TimeoutError."""
+        with self.lock:
+            answer = ""
+            try:
+                answer = self.asked(question)
+            finally:
+                if not answer:
+                    self.end()
+        if not answer:
+            raise TimeoutError(f"the regular expression {brief(question[0])} runs away on this reply and was stopped "
+                               f"after {question[-1]} s: make it simpler")
+        return json.loads(answer)
+
+
+@functools.lru_cache(None)
+def searcher(process_id) -> Searcher:
+    """The searcher of a process: a forked one has one of its own."""
+    return Searcher()
+
+
+@functools.lru_cache(8)     # a reply is asked the same by its check and by the words of the check
+def searched(pattern: str, text: str, last: bool = False):
+    """[text] of the first match of a regular expression, or of the group of the last one; None where there is none.
+
+    One that runs away is stopped: TimeoutError."""
+    if not is_tame(pattern, len(text)):
+        return searcher(os.getpid()).search(pattern, text, last, SEARCH_S)
+    answer = None
+    for found in re.finditer(pattern, text):
+        answer = [found[found.re.groups and last]]
+        if not last:
+            break
+    return answer
 
 
 # Checks: what an object says instead of a literal
 
-def each(wanted) -> list:
-    return wanted if isinstance(wanted, list) else [wanted]
-
-
-def holds_item(value, item) -> bool:
+def has_item(value, item) -> bool:
     """Whether a text has a text in it, case aside, or a list an item."""
-    if isinstance(value, str):
-        return isinstance(item, str) and item.casefold() in value.casefold()
+    if isinstance(value, str) and isinstance(item, str):
+        return item.casefold() in value.casefold()
     return isinstance(value, list) and any(equal(own, item) for own in value)
 
 
 def is_found(value, pattern) -> bool:
-    return isinstance(value, str) and re.search(pattern, value) is not None
+    return isinstance(value, str) and searched(pattern, value) is not None
 
 
-def bounded(value, wanted, sign) -> bool:
-    """Whether a number is at least (sign 1) or at most (sign -1) what is wanted."""
-    return value is not None and (value - wanted) * sign >= 0
+def reaches(number, bound, sign) -> bool:
+    """Whether there is a number and it is at least (sign 1) or at most (sign -1) the bound."""
+    return number is not None and (number - bound) * sign >= 0
 
 
 def size_of(value):
     return len(value) if isinstance(value, (str, list)) else None
 
 
-# name: (what the check's argument has to be, the types of value it is about, whether it holds, its words)
-SIZED, ANY = ("string", "array"), tuple(KINDS)
+# name: (what its argument is, the types of value that it is about, its words, whether it holds)
 CHECKS = {
-    "equals": ("value", ANY, lambda value, wanted, how: equal(value, wanted), lambda wanted, how: brief(wanted)),
-    "one_of": ("values", ANY, lambda value, wanted, how: any(equal(value, one, how) for one in wanted),
-               lambda wanted, how: f"one of {', '.join(map(brief, wanted))}"),
-    "contains": ("items", SIZED, lambda value, wanted, how: all(holds_item(value, item) for item in each(wanted)),
-                 lambda wanted, how: f"to contain {listed(map(brief, each(wanted)), 'and')}"),
-    "not_contains": ("items", ANY, lambda value, wanted, how: not any(holds_item(value, item) for item in each(wanted)),
-                     lambda wanted, how: f"not to contain {listed(map(brief, each(wanted)))}"),
-    "matches": ("pattern", ("string",), lambda value, wanted, how: is_found(value, wanted),
-                lambda wanted, how: f"to match {brief(wanted)}"),
-    "not_matches": ("pattern", ANY, lambda value, wanted, how: not is_found(value, wanted),
-                    lambda wanted, how: f"not to match {brief(wanted)}"),
-    "at_least": ("number", ("number",), lambda value, wanted, how: bounded(number_of(value), wanted, 1),
-                 lambda wanted, how: f"at least {brief(wanted)}"),
-    "at_most": ("number", ("number",), lambda value, wanted, how: bounded(number_of(value), wanted, -1),
-                lambda wanted, how: f"at most {brief(wanted)}"),
-    "length_at_least": ("count", SIZED, lambda value, wanted, how: bounded(size_of(value), wanted, 1),
-                        lambda wanted, how: f"a length of at least {wanted}"),
-    "length_at_most": ("count", SIZED, lambda value, wanted, how: bounded(size_of(value), wanted, -1),
-                       lambda wanted, how: f"a length of at most {wanted}"),
-    "all": ("checks", ANY, lambda value, wanted, how: not any(unmet(one, value, how) for one in wanted),
-            lambda wanted, how: listed((words_for(one, how) for one in wanted), "and")),
-    "any": ("checks", ANY, lambda value, wanted, how: not all(unmet(one, value, how) for one in wanted),
-            lambda wanted, how: listed(words_for(one, how) for one in wanted)),
-    "not": ("check", ANY, lambda value, wanted, how: unmet(wanted, value, how) is not None,
-            lambda wanted, how: f"not {words_for(wanted, how)}"),
+    "equals": ("a value", ANY, "{}", lambda value, wanted, how: equal(value, wanted)),
+    "one_of": ("a list of values", ANY, "one of {}",
+               lambda value, wanted, how: any(equal(value, one, how) for one in wanted)),
+    "contains": ("an item or a list of items", SIZED, "to contain {}",
+                 lambda value, wanted, how: all(has_item(value, one) for one in each(wanted))),
+    "not_contains": ("an item or a list of items", SIZED, "not to contain {}",
+                     lambda value, wanted, how: not any(has_item(value, one) for one in each(wanted))),
+    "matches": ("a regular expression", TEXT, "to match {}", lambda value, wanted, how: is_found(value, wanted)),
+    "not_matches": ("a regular expression", TEXT, "not to match {}",
+                    lambda value, wanted, how: not is_found(value, wanted)),
+    "at_least": ("a number", NUMERIC, "at least {}", lambda value, wanted, how: reaches(number_of(value), wanted, 1)),
+    "at_most": ("a number", NUMERIC, "at most {}", lambda value, wanted, how: reaches(number_of(value), wanted, -1)),
+    "length_at_least": ("a count", SIZED, "a length of at least {}",
+                        lambda value, wanted, how: reaches(size_of(value), wanted, 1)),
+    "length_at_most": ("a count", SIZED, "a length of at most {}",
+                       lambda value, wanted, how: reaches(size_of(value), wanted, -1)),
+    "all": ("a list of checks", ANY, "{}", lambda value, wanted, how: not any(unmet(one, value, how) for one in wanted)),
+    "any": ("a list of checks", ANY, "{}", lambda value, wanted, how: not all(unmet(one, value, how) for one in wanted)),
+    "not": ("a check", ANY, "not {}", lambda value, wanted, how: unmet(wanted, value, how) is not None),
 }
 
 
@@ -457,359 +565,321 @@ def is_check(expected) -> bool:
     return isinstance(expected, dict) and bool(expected) and all(name in CHECKS for name in expected)
 
 
-def words_for(expected, how) -> str:
-    """An expectation as the end of "expected …"."""
-    if not is_check(expected):
-        return literal_words(expected, how)
-    return listed((CHECKS[name][3](wanted, how) for name, wanted in expected.items()), "and")
+def in_words(expected, how) -> str:
+    """An expectation as the end of "expected …": "1.8 within 0.005", "at least 1 and at most 5"."""
+    if is_check(expected):
+        return listed((CHECKS[name][2].format(argument_words(name, wanted, how)) for name, wanted in expected.items()), "and")
+    if isinstance(how, dict) and is_number(expected):
+        (kind, size), = how.items()
+        return f"{brief(expected)} within {brief(size)}{' %' * (kind == 'within_percent')}"
+    return brief(expected) + " in any order" * (how == "set" and isinstance(expected, list))
+
+
+def argument_words(name, wanted, how) -> str:
+    """The argument of a check in words: ["a", "b"] → '"a" or "b"'."""
+    what = CHECKS[name][0]
+    words = (lambda one: in_words(one, how)) if "check" in what else brief
+    return listed(map(words, each(wanted) if "list" in what else [wanted]), "and" if name in ("contains", "all") else "or")
 
 
 def unmet(expected, value, how):
     """The part of an expectation that a value does not meet, as the end of "expected …"; None where it meets all."""
     if not is_check(expected):
-        return None if equal(value, expected, how) else literal_words(expected, how)
-    failing = {name: wanted for name, wanted in expected.items() if not CHECKS[name][2](value, wanted, how)}
-    return words_for(failing, how) if failing else None
+        return None if equal(value, expected, how) else in_words(expected, how)
+    failing = {name: wanted for name, wanted in expected.items() if not CHECKS[name][3](value, wanted, how)}
+    return in_words(failing, how) if failing else None
 
 
-# What a schema says of a reply
+def argument_problem(name, wanted, kinds):
+    """What is wrong with the argument of a check of a value of these types, or None."""
+    what, is_list = CHECKS[name][0], isinstance(wanted, list) and wanted != []
+    if what == "a regular expression":
+        return pattern_problem(wanted)
+    texts_only = what.startswith("an item") and "array" not in kinds
+    fits = {"a value": True, "a list of values": is_list, "a number": is_number(wanted), "a check": is_check(wanted),
+            "a list of checks": is_list and all(map(is_check, wanted)), "a count": is_kind(wanted, "integer") and wanted >= 0,
+            "an item or a list of items": wanted != [] and not (texts_only and not all(isinstance(one, str) and one for one in each(wanted)))}
+    if fits[what]:
+        return None
+    return f"{brief(wanted)} is not {what.replace('an item', 'a text').replace('items', 'texts') if texts_only else what}{CHECK_EXAMPLE * what.endswith(('check', 'checks'))}"
 
-CHECKED = {"type", "enum", "const", "properties", "required", "items", "additionalProperties"}
-SAID_ASIDE = {"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
-
-
-def kinds_of(schema) -> tuple:
-    """The types that a schema allows: its "type", else those of its enum, else all."""
-    options = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    if "type" not in schema and options:
-        return tuple(kind for kind in KINDS if any(is_kind(option, kind) for option in options))
-    return tuple(each(schema.get("type", list(KINDS))))
-
-
-def below(where: str, part) -> str:
-    """The name of a part: ("", "total") → "total", ("items", 0) → "items[0]"."""
-    return f"{where}[{part}]" if isinstance(part, int) else f"{where}.{part}" if where else part
-
-
-def misfits(schema: dict, value, where=""):
-    """Each way in which a value is not what a schema says, as texts: 'total is "x", not a number'."""
-    name, kinds = where or "the reply", kinds_of(schema)
-    if not any(is_kind(value, kind) for kind in kinds):
-        yield f"{name} is {brief(value)}, not {listed(KINDS[kind][1] for kind in kinds)}"
-        return
-    options = [schema["const"]] if "const" in schema else schema.get("enum", [value])
-    if not any(equal(value, option) for option in options):
-        yield f"{name} is {brief(value)}, not {'one of ' * bool(options[1:])}{', '.join(map(brief, options))}"
-    if isinstance(value, dict):
-        properties, extra = schema.get("properties", {}), schema.get("additionalProperties", True)
-        yield from (f"{below(where, key)} is missing" for key in schema.get("required", ()) if key not in value)
-        for key, item in value.items():
-            if key in properties or isinstance(extra, dict):
-                yield from misfits(properties.get(key, extra), item, below(where, key))
-            elif not extra:
-                yield f"{json.dumps(key, ensure_ascii=False)} is not a field of {name}"
-    if isinstance(value, list) and "items" in schema:
-        for number, item in enumerate(value):
-            yield from misfits(schema["items"], item, below(name, number))
-
-
-def schema_problems(schema, where="schema", unchecked=None):
-    """What is wrong with a JSON schema, as texts; the keywords that no check looks at go into the set unchecked."""
-    if not isinstance(schema, dict):
-        yield f"{where} is {brief(schema)}, not an object"
-        return
-    if unchecked is not None:
-        unchecked.update(set(schema) - CHECKED - SAID_ASIDE)
-    for kind in each(schema.get("type", "object")) or [None]:
-        if not isinstance(kind, str) or kind not in KINDS:
-            yield f"{where}: type is {brief(kind)}, not one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
-    if not isinstance(schema.get("enum", [0]), list) or schema.get("enum") == []:
-        yield f"{where}: enum is {brief(schema['enum'])}, not a list of values"
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    if not isinstance(properties, dict):
-        yield f"{where}: properties is {brief(properties)}, not an object of fields"
-        properties = {}
-    if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
-        yield f"{where}: required is {brief(required)}, not a list of field names"
-        required = []
-    yield from (f"{where}: required names {brief(key)}, which properties has not{nearest(key, properties)}"
-                for key in required if key not in properties)
-    if not isinstance(schema.get("additionalProperties", True), (bool, dict)):
-        yield f"{where}: additionalProperties is {brief(schema['additionalProperties'])}, not true, false or a schema"
-    parts = [(f"{where}: {key}", part) for key, part in properties.items()]
-    parts += [(f"{where}: {key}", schema[key]) for key in ("items", "additionalProperties")
-              if key in schema and not (key != "items" and not isinstance(schema[key], dict))]
-    for name, part in parts:
-        yield from schema_problems(part, name, unchecked)
-
-
-# What is wrong with an expectation
 
 def pattern_problem(pattern, groups=None):
-    """Why a text cannot serve as a regular expression (with so many groups), or None."""
-    if not isinstance(pattern, str):
-        return f"{brief(pattern)} is not a text with a regular expression"
+    """Why a value cannot serve as a regular expression (with so many groups), or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = re.compile(pattern).groups
+            found = re.compile(pattern).groups if isinstance(pattern, str) else None
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
         return f"{brief(pattern)} is no regular expression: {error}"
+    if found is None:
+        return f"{brief(pattern)} is not a text with a regular expression"
     if groups not in (None, found):
-        return f"{brief(pattern)} has {found} groups, not one: put ( ) around what is to be compared, (?: ) elsewhere"
+        return f"{brief(pattern)} has {found} groups: put ( ) around what is to be compared, and (?: ) elsewhere"
     return None
 
 
-def argument_problem(name, wanted, texts_only):
-    """What is wrong with the argument of a check, or None."""
-    kind = CHECKS[name][0]
-    if kind == "pattern":
-        problem = pattern_problem(wanted)
-        return problem and f"{name}: {problem}"
-    fine = {"value": True, "number": is_number(wanted), "check": is_check(wanted),
-            "values": isinstance(wanted, list) and wanted != [],
-            "count": isinstance(wanted, int) and not isinstance(wanted, bool) and wanted >= 0,
-            "items": wanted not in ([], "") and not (texts_only and not all(isinstance(one, str) for one in each(wanted))),
-            "checks": isinstance(wanted, list) and wanted != [] and all(map(is_check, wanted))}[kind]
-    words = {"values": "a list of values", "number": "a number", "count": "a whole number from 0 up",
-             "items": "a text or a list of texts" if texts_only else "an item or a list of items",
-             "checks": 'a list of checks such as [{"contains": "x"}, {"equals": "y"}]',
-             "check": 'a check such as {"contains": "x"}', "value": ""}[kind]
-    return None if fine else f"{name} takes {words}, not {brief(wanted)}"
+# What a schema says
+
+def kinds_of(schema) -> list:
+    """The types that a schema allows: its "type", else those of its enum or const, else all."""
+    options = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    if "type" not in schema and options:
+        return [kind for kind in KINDS if any(is_kind(option, kind) for option in options)]
+    return each(schema.get("type", list(KINDS)))
 
 
-def literal_problems(wanted, schema, how, where):
-    """Why no reply could be what a literal says, as texts."""
-    if isinstance(wanted, dict) and "object" not in kinds_of(schema):
-        hint = "".join(nearest(name, CHECKS) for name in wanted if name not in CHECKS)
-        yield (f"{where} is {brief(wanted)}, which is neither {listed(KINDS[kind][1] for kind in kinds_of(schema))} nor "
-               f"a check{hint or '; checks are ' + ', '.join(CHECKS)}")
-    elif isinstance(wanted, dict) and any(name in CHECKS for name in wanted):
-        yield (f"{where} mixes checks and other keys ({', '.join(wanted)}): no literal is meant by that; "
-               '{"equals": {…}} expects such an object')
-    elif wanted is None:
-        return      # a warning tells of it: see load_plan
-    elif how == "text" and "enum" in schema and any(equal(wanted, option, how) for option in schema["enum"]):
+def kind_words(kinds) -> str:
+    return listed(KINDS[kind][1] for kind in kinds if kind != "integer" or "number" not in kinds)
+
+
+def misfits(schema: dict, value, name="the reply", where=""):
+    """Each way in which a value is not what a schema says, as texts: 'total is "x", not a number'."""
+    kinds, properties, extra = kinds_of(schema), schema.get("properties", {}), schema.get("additionalProperties", True)
+    options = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not any(is_kind(value, kind) for kind in kinds):
+        yield f"{name} is {brief(value)}, not {kind_words(kinds)}"
+    elif options and not any(equal(value, option) for option in options):
+        yield f"{name} is {brief(value)}, not {'one of ' * bool(options[1:])}{', '.join(map(brief, options))}"
+    elif isinstance(value, dict):
+        yield from (f"{where}{key} is missing" for key in schema.get("required", ()) if key not in value)
+        for key, item in value.items():
+            if key in properties or isinstance(extra, dict):
+                yield from misfits(properties.get(key, extra), item, where + key, f"{where}{key}.")
+            elif not extra:
+                yield f"{json.dumps(key, ensure_ascii=False)} is not a field of {name}"
+    elif isinstance(value, list):
+        for number, item in enumerate(value if "items" in schema else ()):
+            yield from misfits(schema["items"], item, f"{name}[{number}]", f"{name}[{number}].")
+
+
+def schema_problems(schema, unchecked, where="schema"):
+    """What is wrong with a JSON schema, as texts; the keywords that no check looks at go into the set unchecked."""
+    problems = list(misfits(SCHEMA_SHAPE, schema, where, f"{where}: "))
+    yield from problems
+    if problems:
         return
-    elif isinstance(how, dict) and is_number(wanted) and {"number", "integer"} & set(kinds_of(schema)):
-        return
-    else:
-        yield from (f"{problem}: no reply can be that" for problem in misfits(schema, wanted, where))
-
-
-def expectation_problems_of(expected, schema, how, where):
-    """What is wrong with an expectation of a value that a schema describes, as texts."""
-    if not is_check(expected):
-        yield from literal_problems(expected, schema, how, where)
-        return
-    kinds = kinds_of(schema)
-    for name, wanted in expected.items():
-        about = CHECKS[name][1]
-        problem = argument_problem(name, wanted, "string" in kinds and "array" not in kinds)
-        if problem:
-            yield f"{where}: {problem}"
-        elif not set(about) & set(kinds) and not (about == ("number",) and "integer" in kinds):
-            yield (f"{where}: {name} is about {listed(KINDS[kind][1] for kind in about)}, and {where} is "
-                   f"{listed(KINDS[kind][1] for kind in kinds)}")
-        elif name in ("equals", "one_of"):
-            for literal in wanted if name == "one_of" else [wanted]:
-                if name == "one_of" or not isinstance(literal, dict):
-                    yield from literal_problems(literal, schema, how if name == "one_of" else "exact", where)
-        else:
-            for one in each(wanted) if name in ("all", "any", "not") else ():
-                yield from expectation_problems_of(one, schema, how, where)
-    for least, most in (("at_least", "at_most"), ("length_at_least", "length_at_most")):
-        if is_number(expected.get(least)) and is_number(expected.get(most)) and expected[least] > expected[most]:
-            yield f"{where}: nothing has {least} {brief(expected[least])} and {most} {brief(expected[most])}"
-
-
-def compare_problem(how):
-    """What is wrong with a way of comparing, or None."""
-    if how in ("exact", "text", "set"):
-        return None
-    sizes = list(how.values()) if isinstance(how, dict) and set(how) in ({"within"}, {"within_percent"}) else []
-    if sizes and is_number(sizes[0]) and sizes[0] >= 0:
-        return None
-    names = how if isinstance(how, dict) else [how]
-    hint = "".join(nearest(name, ("exact", "text", "set", "within", "within_percent")) for name in names) if not sizes else ""
-    return f"{brief(how)} is no way to compare: there are {COMPARE}{hint}"
-
-
-# The task itself
-
-TEXT_REPLY = {"type": ["string", "number"]}     # a text, which is read as a number where one is expected
-GRADING_KEYS = ("name", "schema", "extract", "compare")
-TASK_KEYS = ("name", "prompt", "prompt_file", "system_prompt", "messages", "schema", "options", "think", "extract",
-             "compare", "cases")
-CRITERION_SHAPE = '{"field": NAME, "is": CHECK, "why": TEXT} ("field" left out: the whole reply; "equals": V for "is")'
-MOST_DEFINITION = 1_000_000
-
-
-def definition_problems(definition, unchecked):
-    """What is wrong with the parts of a task that grade, as (key, text); a part with a fault is not to be used."""
-    name, schema, compare = (definition.get(key) for key in ("name", "schema", "compare"))
-    if not isinstance(name, str) or not name.strip():
-        yield "name", "name is empty or not text: it names the task in the log and the report"
-    if schema is not None:
-        yield from (("schema", problem) for problem in schema_problems(schema, "schema", unchecked))
-    if definition.get("extract") is not None:
-        problem = "extract is for text replies, and this task has a schema: leave one of them out" \
-            if schema is not None else pattern_problem(definition["extract"], 1)
-        if problem:
-            yield "extract", problem if schema is not None else f"extract: {problem}"
-    fields = isinstance(schema, dict) and by_field(schema)
-    if compare is None:
-        return
-    if not fields:
-        problem = compare_problem(compare)
-        yield from [("compare", f"compare: {problem}")] if problem else []
-    elif not isinstance(compare, dict):
-        yield "compare", f'compare is {brief(compare)}, not an object of fields such as {{"{next(iter(schema.get("properties") or ["total"]))}": "text"}}'
-    else:
-        for field, how in compare.items():
-            problem = field_problem(schema, field) or compare_problem(how)
-            yield from [("compare", f"compare: {problem}")] if problem else []
+    unchecked.update(set(schema) - set(SCHEMA_SHAPE["properties"]) - SAID_ASIDE)
+    properties, extra = schema.get("properties", {}), schema.get("additionalProperties", True)
+    yield from (f"{where}: type is {brief(kind)}, not one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+                for kind in each(schema.get("type", "null")) or [[]] if kind not in tuple(KINDS))
+    yield from (f"{where}: required names {brief(key)}, which properties has not{nearest(key, properties)}"
+                for key in schema.get("required", ()) if properties and key not in properties)
+    for key, part in [*properties.items(), ("items", schema.get("items", True)), ("additionalProperties", extra)]:
+        if not isinstance(part, bool):
+            yield from schema_problems(part, unchecked, f"{where}: {key}")
 
 
 def by_field(schema) -> bool:
-    """Whether the reply is an object whose fields are compared one by one."""
-    return "object" in each(schema.get("type", "object" if "properties" in schema else "any"))
+    """Whether a reply is an object whose fields are compared one by one; without a schema it is a text."""
+    return schema is not None and "object" in each(schema.get("type", "object" if "properties" in schema else "text"))
+
+
+def part_of(schema, field) -> dict:
+    """The schema of a field of an object, or the schema itself for None."""
+    if field is None:
+        return schema
+    extra = schema.get("additionalProperties")
+    return schema.get("properties", {}).get(field, extra if isinstance(extra, dict) else {})
 
 
 def field_problem(schema, field):
     """What is wrong with the name of a reply's field, or None."""
-    properties = schema.get("properties") or {}
+    properties = schema.get("properties", {})
     if field in properties or schema.get("additionalProperties", not properties):
         return None
-    return f"the schema has no field {brief(field)}{nearest(field, properties) or '; it has ' + ', '.join(properties)}"
+    return f"the schema has no field {brief(field)}{nearest(field, properties) or '; it has ' + listed(properties, 'and')}"
 
+
+def expectation_faults(expected, schema, how, where):
+    """What is wrong with an expectation of a value that a schema describes, as texts."""
+    kinds = kinds_of(schema)
+    for name, wanted in expected.items() if is_check(expected) else ():
+        problem, about = argument_problem(name, wanted, kinds), CHECKS[name][1]
+        if problem:
+            yield f"{where}: {name}: {problem}"
+        elif not set(about) & set(kinds):
+            yield f"{where}: {name} is about {kind_words(about)}, and the schema says {kind_words(kinds)}"
+        elif name in ("one_of", "equals"):
+            for one in each(wanted) if name == "one_of" else [wanted]:
+                yield from literal_faults(one, schema, how if name == "one_of" else "exact", where)
+        elif name in ("all", "any", "not"):
+            for one in each(wanted):
+                yield from expectation_faults(one, schema, how, where)
+        elif name.endswith("at_least") and is_number(expected.get(name[:-5] + "most")) and expected[name[:-5] + "most"] < wanted:
+            yield f"{where}: nothing is {in_words(expected, how)}"
+    if is_check(expected):
+        return
+    names = [name for name in expected if name not in CHECKS] if isinstance(expected, dict) else []
+    hint = "".join(nearest(name, CHECKS) for name in names) or f"; the checks are {', '.join(CHECKS)}"
+    if names and "object" not in kinds:
+        yield f"{where} is {brief(expected)}, neither {kind_words(kinds)} nor a check{hint}"
+    elif names and len(names) < len(expected):
+        yield f'{where} mixes checks and other keys, {brief(expected)}{hint}; {{"equals": {{…}}}} expects such an object'
+    else:
+        yield from literal_faults(expected, schema, how, where)
+
+
+def literal_faults(wanted, schema, how, where):
+    """Why no reply could be what a literal says, as texts."""
+    if how == "text" and any(equal(option, wanted, how) for option in schema.get("enum", ())):
+        return
+    if isinstance(how, dict) and is_number(wanted) and set(NUMERIC) & set(kinds_of(schema)):
+        return
+    if schema is TEXT_REPLY and isinstance(wanted, str) and wanted != wanted.strip() and how != "text":
+        yield f"{where} is {brief(wanted)}: a reply has no white space at its ends, so leave it out"
+    yield from (f"{problem}: no reply can be that" for problem in misfits(schema, wanted, where, f"{where}."))
+
+
+def compare_faults(schema, compare):
+    """What is wrong with how a task compares, as texts."""
+    ways = {None: compare}
+    if by_field(schema):
+        if not isinstance(compare, dict):
+            yield f'compare: {brief(compare)} is not an object such as {{"total": {{"within": 0.005}}}}'
+            return
+        yield from (f"compare: {field_problem(schema, field)}" for field in compare if field_problem(schema, field))
+        ways = compare
+    for field, how in ways.items():
+        names = list(how) if isinstance(how, dict) else [how]
+        name, kinds = names[0] if names else None, kinds_of(TEXT_REPLY if schema is None else part_of(schema, field))
+        known = len(names) == 1 and name in tuple(COMPARE) and name.startswith("within") == isinstance(how, dict)
+        if not known or isinstance(how, dict) and not (is_number(how[name]) and how[name] >= 0):
+            hint = "".join(nearest(name, COMPARE) for name in names if name not in tuple(COMPARE))
+            yield f"compare: {brief(how)} is none of {', '.join(words for words, _ in COMPARE.values())}{hint}"
+        elif not set(COMPARE[name][1]) & set(kinds):
+            yield f"compare: {brief(how)} is about {kind_words(COMPARE[name][1])}, and {field or 'the reply'} is {kind_words(kinds)}"
+
+
+def definition_faults(definition, unchecked):
+    """(part, what is wrong with it) of a task's parts that grade."""
+    schema, extract, compare = (definition.get(key) for key in ("schema", "extract", "compare"))
+    if not isinstance(definition.get("name"), str) or not definition["name"].strip():
+        yield "name", 'name is empty, not there or no text: give one such as "receipts", for the log and the report'
+    problems = [] if schema is None else list(schema_problems(schema, unchecked))
+    yield from (("schema", problem) for problem in problems)
+    if extract is not None and schema is not None:
+        yield "extract", "extract is for text replies, and this task has a schema: leave one of them out"
+    elif extract is not None and pattern_problem(extract, 1):
+        yield "extract", f"extract: {pattern_problem(extract, 1)}"
+    if compare is not None and not problems:
+        yield from (("compare", problem) for problem in compare_faults(schema, compare))
+
+
+# The task itself
 
 class DataTask:
     """A task that was read, not imported: what grades (definition), what is asked, its own cases where it has some.
 
-    Made of a definition {name, schema, extract, compare} alone, which may come from anywhere, it grades as the task file
-    did; CaseError lists what is wrong with one."""
+    A definition {name, schema, extract, compare} alone, which may come from anywhere, grades as the task file did; CaseError
+    lists what is wrong with one."""
 
-    def __init__(self, definition, asked=None, cases=None):
+    def __init__(self, definition: dict, asked=None, cases=None):
         if not isinstance(definition, dict) or too_deep(definition) or len(canonical(definition)) > MOST_DEFINITION:
-            raise CaseError("the task is not an object, or is too deep or too large")
+            raise CaseError("the task is no object, too deep or too large")
         unchecked = set()
-        problems = [problem for _, problem in definition_problems(definition, unchecked)]
+        problems = [problem for _, problem in definition_faults(definition, unchecked)]
         if problems:
-            raise CaseError("\n".join(problems))
-        self.definition = {key: definition.get(key) for key in GRADING_KEYS}
+            raise CaseError("\n".join(map(printable, problems)))
+        self.definition = {key: definition.get(key) for key in ("name", "schema", "extract", "compare")}
         self.NAME, self.schema, self.extract, self.compare = self.definition.values()
-        self.asked, self.cases = asked, cases
-        self.warnings = [f"the schema's {', '.join(sorted(unchecked))} {'are' if unchecked[1:] else 'is'} sent, and not checked in the replies"
-                         for unchecked in [sorted(unchecked)] if unchecked]
+        self.fields, self.asked, self.cases = by_field(self.schema), asked, cases
+        self.warnings = [f"no check looks at what the schema says with {listed(sorted(unchecked), 'and')}"] * bool(unchecked)
         self.CHECKS = (("output-fields", self.check_output), ("failure-criteria", self.check_criteria),
                        ("expectation", self.check_expectation))
 
+    def part(self, field) -> tuple:
+        """(schema, way to compare) of a field of the reply, or of the whole reply for None."""
+        ways = self.compare or {} if self.fields else {None: self.compare or "exact"}
+        return TEXT_REPLY if self.schema is None else part_of(self.schema, field), ways.get(field, "exact")
+
     def value_of(self, output):
-        """What of an output is compared: an object or value as it is, a text without outer white space or its extract."""
-        if self.schema is not None:
-            return output
-        text = output.strip()
-        if self.extract is None:
-            return Reply(text)
-        found = None
-        for found in re.finditer(self.extract, text):
-            pass
-        return Reply(found[1].strip()) if found and found[1] is not None else None
+        """What of an output is compared: a text without outer white space, or what is extracted of it (None: nothing)."""
+        if self.schema is not None or self.extract is None:
+            return output if self.schema is not None else Reply(output.strip())
+        found = searched(self.extract, output, True)
+        return Reply(found[0].strip()) if found and found[0] is not None else None
 
     def check_output(self, case, output):
         """What keeps an output from being of the right shape."""
-        if self.schema is not None:
-            return "; ".join(itertools.islice(misfits(self.schema, output), 5)) or None
-        if not isinstance(output, str):
-            return f"the reply is {brief(output)}, not a text"
-        return f"nothing in the reply matches {brief(self.extract)}" if self.value_of(output) is None else None
+        problems = misfits({"type": "string"} if self.schema is None else self.schema, output)
+        shown = "; ".join(itertools.islice(problems, 5))
+        return shown or (f"nothing in the reply matches {brief(self.extract)}" if self.value_of(output) is None else None)
 
     def check_criteria(self, case, output):
         """The first criterion that fails this output whatever else holds."""
+        whole = Reply(output.strip()) if self.schema is None else output
         for criterion in case.get("failure_criteria", ()):
-            name, expected = criterion.get("field"), criterion.get("is", criterion.get("equals"))
-            whole = output if self.schema is not None else Reply(output.strip())
-            if name is not None and name not in whole:
-                continue
-            value = whole if name is None else whole[name]
-            if "is" not in criterion:
-                expected = {"equals": expected}
-            if unmet(expected, value, "exact") is None:
-                return f"{name or 'the reply'} is {brief(value)}: {criterion['why']}"
+            field = criterion.get("field")
+            value = whole if field is None else whole.get(field, ABSENT)
+            if value is not ABSENT and unmet(condition(criterion), value, "exact") is None:
+                return f"{field or 'the reply'} is {brief(value)}: {criterion['why']}"
         return None
 
     def check_expectation(self, case, output):
         """The expected fields that the output does not match, or the value."""
-        value, expected = self.value_of(output), case["expect"]
-        if self.schema is None or not by_field(self.schema):
-            lacking = unmet(expected, value, self.compare or "exact")
-            return lacking and f"the {'extract' if self.extract else 'reply'} is {brief(value)}, expected {lacking}"
-        found = []
+        value, differing = self.value_of(output), []
+        expected = case["expect"] if self.fields else {None: case["expect"]}
         for field, wanted in expected.items():
-            how = (self.compare or {}).get(field, "exact")
-            if field not in value:
-                found.append(f"{field} is missing, expected {words_for(wanted, how)}")
-            elif unmet(wanted, value[field], how):
-                found.append(f"{field} is {brief(value[field])}, expected {unmet(wanted, value[field], how)}")
-        return "; ".join(found) or None
+            how, name = self.part(field)[1], field or ("the extract" if self.extract else "the reply")
+            found = value if field is None else value.get(field, ABSENT)
+            if found is ABSENT:
+                differing.append(f"{name} is missing, expected {in_words(wanted, how)}")
+            elif unmet(wanted, found, how):
+                differing.append(f"{name} is {brief(found)}, expected {unmet(wanted, found, how)}")
+        return "; ".join(differing) or None
 
-    def parts(self, field):
-        """(schema, way to compare) of a field of the reply, or of the whole reply for None."""
-        if field is None:
-            return self.schema if self.schema is not None else TEXT_REPLY, "exact"
-        extra = self.schema.get("additionalProperties")
-        return self.schema.get("properties", {}).get(field, extra if isinstance(extra, dict) else {}), (self.compare or {}).get(field, "exact")
-
-    def expect_problems(self, expected):
-        """What is wrong with what a case expects."""
-        if self.schema is None or not by_field(self.schema):
-            yield from expectation_problems_of(expected, self.parts(None)[0], self.compare or "exact", "expect")
-        elif not isinstance(expected, dict):
-            yield f'expect is {brief(expected)}, not an object of fields such as {{"{next(iter(self.schema.get("properties") or ["total"]))}": …}}'
-        else:
-            for field, wanted in expected.items():
-                problem = field_problem(self.schema, field)
-                if problem:
-                    yield f"expect: {problem}"
-                else:
-                    yield from (f"expect: {text}" for text in expectation_problems_of(wanted, *self.parts(field), field))
-
-    def criterion_problems(self, criterion, expected):
-        """What is wrong with one failure criterion."""
-        keys = set(criterion) if isinstance(criterion, dict) else set()
-        if "why" not in keys or not keys <= {"field", "is", "equals", "why"} or len(keys & {"is", "equals"}) != 1:
-            yield f"it is not {CRITERION_SHAPE}"
-            return
-        field, condition = criterion.get("field"), criterion["is"] if "is" in criterion else {"equals": criterion["equals"]}
-        if not isinstance(criterion["why"], str) or not criterion["why"].strip():
-            yield "it has no reason in why"
-        if field is not None and (self.schema is None or not by_field(self.schema)):
-            yield "the reply has no fields: leave field out"
-        elif field is not None and field_problem(self.schema, field):
-            yield field_problem(self.schema, field)
-        else:
-            schema, how = self.parts(field)
-            problems = list(expectation_problems_of(condition, schema, "exact", field or "the reply"))
-            yield from problems
-            wanted = expected.get(field, ABSENT) if field is not None and isinstance(expected, dict) else expected if field is None and self.schema is None and not self.extract else ABSENT
-            if wanted is not ABSENT and not problems and not is_check(wanted) and unmet(condition, Reply(wanted) if self.schema is None and isinstance(wanted, str) else wanted, "exact") is None:
-                yield f"it fails the very {field or 'reply'} that expect asks for"
-
-    def case_problems(self, case):
+    def case_problems(self, case) -> list:
         """What is wrong with the expectations of a case, one text a problem."""
-        criteria = case.get("failure_criteria", [])
-        problems = list(self.expect_problems(case.get("expect")))
+        expected, criteria = case.get("expect"), case.get("failure_criteria", [])
+        if self.fields and not isinstance(expected, dict):
+            return [f'expect is {brief(expected)}, not an object of fields such as {{"total": 1.8}}']
+        problems = []
+        for field, wanted in expected.items() if self.fields else ((None, expected),):
+            problem = field_problem(self.schema, field) if field else None
+            if problem:
+                problems.append(f"expect: {problem}")
+            elif wanted is not None or not field:       # a null that the schema does not allow is a doubt
+                problems += expectation_faults(wanted, *self.part(field), f"expect: {field}" if field else "expect")
         if not isinstance(criteria, list):
-            return problems + [f"failure_criteria is {brief(criteria)}, not a list of {CRITERION_SHAPE}"]
+            return problems + [f"failure_criteria is {brief(criteria)}, not a list of {CRITERION}"]
         return problems + [f"failure_criteria[{number}]: {problem}" for number, criterion in enumerate(criteria)
-                           for problem in self.criterion_problems(criterion, case.get("expect"))]
+                           for problem in self.criterion_faults(criterion, expected)]
+
+    def doubts(self, case):
+        """What of a case is no fault and yet cannot pass, as texts: null where the schema forbids it."""
+        expected = case["expect"] if self.fields and "expect" in case else {}
+        return [f"case {case['id']}: expect: {field} is null, and the schema says {kind_words(kinds_of(self.part(field)[0]))}: "
+                'no reply that keeps to it can pass; a type such as ["number", "null"] allows both'
+                for field, wanted in expected.items() if wanted is None and list(misfits(self.part(field)[0], None))]
+
+    def criterion_faults(self, criterion, expected):
+        """What is wrong with one failure criterion, as texts."""
+        if list(misfits(CRITERION_SHAPE, criterion)) or ("is" in criterion) == ("equals" in criterion):
+            yield f"it is not {CRITERION}"
+            return
+        field, wanted = criterion.get("field"), expected
+        if not criterion["why"].strip():
+            yield "it has no reason in why"
+        if field is not None and (not self.fields or field_problem(self.schema, field)):
+            yield field_problem(self.schema, field) if self.fields else "the reply has no fields: leave out field"
+            return
+        problems = list(expectation_faults(condition(criterion), self.part(field)[0], "exact", field or "the reply"))
+        yield from problems
+        if field is not None or self.fields:
+            wanted = expected.get(field, ABSENT)
+        elif self.schema is None:
+            wanted = Reply(expected) if isinstance(expected, str) and not self.extract else ABSENT
+        if not problems and wanted is not ABSENT and not is_check(wanted) and unmet(condition(criterion), wanted, "exact") is None:
+            yield f"it fails the very {field or 'reply'} that expect asks for"
+
+
+def condition(criterion):
+    """What a failure criterion asks of its field: a literal or a check."""
+    return criterion["is"] if "is" in criterion else {"equals": criterion["equals"]}
 
 
 # What is asked
-
-ROLES = ("system", "user", "assistant")
-
 
 def filled(template: str, case_input) -> str:
     """A message template with a case's input in it: ("Sort {input.subject}", {"subject": "Bill"}) → "Sort Bill"."""
@@ -821,94 +891,84 @@ def filled(template: str, case_input) -> str:
 
 def with_prompt(asked: dict, prompt=None, system_prompt=None) -> dict:
     """What is asked with another last user message, another system message (none where it is "")."""
-    messages = [dict(message) for message in asked["messages"]]
+    messages = [message for message in asked["messages"] if system_prompt is None or message["role"] != "system"]
+    messages = [{"role": "system", "content": system_prompt}] * bool(system_prompt) + messages
     if prompt is not None:
-        users = [message for message in messages if message["role"] == "user"]
-        if not users:
-            messages.append({"role": "user"})
-        (users or messages)[-1]["content"] = prompt
-    if system_prompt is not None:
-        first = [{"role": "system", "content": system_prompt}] if system_prompt else []
-        messages = first + [message for message in messages if message["role"] != "system"]
+        users = [number for number, message in enumerate(messages) if message["role"] == "user"] or [len(messages)]
+        messages[users[-1]:users[-1] + 1] = [{"role": "user", "content": prompt}]
     return {**asked, "messages": messages}
 
 
 def asked_problems(asked: dict, cases: list) -> list:
     """What is wrong between the placeholders of what is asked and the inputs of the cases, as texts."""
-    inputs = [(case.get("id"), case["input"]) for case in cases if isinstance(case, dict) and case.get("input") is not None]
-    placeholders = [found for message in asked["messages"] for found in PLACEHOLDER.finditer(message["content"])]
+    inputs = {case.get("id"): case["input"] for case in cases
+              if isinstance(case, dict) and isinstance(case.get("input"), (str, dict)) and "expect" in case}
+    placeholders = [found[1] for message in asked["messages"] for found in PLACEHOLDER.finditer(message["content"])]
     if inputs and not placeholders:
-        return ["the prompt has no {input}, so that every case would be asked the same: put {input} where its input goes"]
-    known = {key for _, given in inputs if isinstance(given, dict) for key in given}
+        return ["the prompt has no {input}, so all cases would be asked the same: put {input} where a case's input goes"]
+    known = {key for given in inputs.values() if isinstance(given, dict) for key in given}
     problems = []
-    for field in dict.fromkeys(found[1] for found in placeholders if found[1] is not None):
-        lacking = [name for name, given in inputs if not isinstance(given, dict) or field not in given]
+    for field in dict.fromkeys(filter(None, placeholders)):
+        lacking = [name for name, given in inputs.items() if not isinstance(given, dict) or field not in given]
         if inputs and len(lacking) == len(inputs):
             problems.append(f"the prompt has {{input.{field}}}, and no case's input has that field{nearest(field, known)}")
         else:
-            problems += [f"case {name}: its input has no field {json.dumps(field)}, which the prompt has as {{input.{field}}}" for name in lacking]
+            problems += [f"case {name}: input has no field {brief(field)}, for which the prompt has a place" for name in lacking]
     return problems
 
 
-def messages_of(document, folder, problems) -> list:
-    """The messages that a task file asks with; adds to the problems what is wrong with them."""
-    given = [key for key in ("prompt", "prompt_file", "messages") if document.get(key) is not None]
-    if len(given) != 1:
-        problems.append(f"give one of prompt, prompt_file and messages, {'not ' + listed(given, 'and') if given else 'it has none: it says what is asked, with {input} for the input of a case'}")
-        return []
-    messages, system = document.get("messages"), document.get("system_prompt")
-    if messages is not None:
-        if system is not None:
-            problems.append("system_prompt cannot go with messages: put it first among them, as role system")
-        fine = isinstance(messages, list) and messages and all(
-            isinstance(message, dict) and set(message) == {"role", "content"} and message["role"] in ROLES
-            and isinstance(message["content"], str) for message in messages)
-        if not fine:
-            problems.append('messages is not a list of {"role": "system", "user" or "assistant", "content": TEXT}')
-        return messages if fine else []
-    prompt = document[given[0]]
-    for key, text in ((given[0], prompt), ("system_prompt", system)):
-        if text is not None and (not isinstance(text, str) or not text.strip()):
-            problems.append(f"{key} is empty or not text")
-            return []
-    if given == ["prompt_file"]:
-        try:
-            prompt = read_prompt(Path(folder, prompt))
-        except (RunError, OSError) as error:
-            problems.append(f"prompt_file: {error.strerror + ': ' + prompt if isinstance(error, OSError) else error}")
-            return []
-    return [{"role": "system", "content": system}] * (system is not None) + [{"role": "user", "content": prompt}]
-
-
 def read_prompt(path) -> str:
-    """The text of a prompt's file without its last line break; RunError when it is blank or no UTF-8."""
-    text = read_text(path).replace("\r\n", "\n")
+    """The text of a prompt's file without its last line break; RunError when it is not there, blank or no UTF-8."""
+    try:
+        text = read_text(path).replace("\r\n", "\n")
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
     if not text.strip():
         raise RunError(f"{path}: the file is empty")
     return text[:-1] if text.endswith("\n") else text
 
 
-def read_task_file(path) -> tuple:
-    """(task, problems) of a task file; parts with a fault are left out of the task."""
-    document, unchecked = read_json(path), set()
+def asked_faults(document, folder):
+    """(key, what is wrong with it) of a task file's parts that ask; prompt_file is replaced by the prompt in it."""
+    given = [key for key in ("prompt", "prompt_file", "messages") if key in document]
+    if len(given) != 1:
+        yield "prompt", "it has " + (listed(given, "and") + ": give one of them" if given else
+                                     "no prompt: it says what is asked, with {input} where a case's input goes")
+    if "messages" in document and "system_prompt" in document:
+        yield "system_prompt", "system_prompt cannot go with messages: put it first among them, with the role system"
+    for key, value in list(document.items()):
+        if key not in TASK_SHAPE:
+            yield key, f"unknown key {brief(key)}{nearest(key, TASK_SHAPE) or '; a task has ' + ', '.join(TASK_SHAPE)}"
+        elif key not in ("name", "cases") and (value == [] or isinstance(value, str) and not value.strip()):
+            yield key, f"{key} is empty: write something, or leave it out"
+        else:
+            example = TASK_SHAPE[key].get("examples")
+            yield from ((key, problem + f", such as {json.dumps(example)}" * bool(example))
+                        for problem in misfits(TASK_SHAPE[key], value, key, f"{key}: "))
+    if given == ["prompt_file"] and isinstance(document["prompt_file"], str):
+        try:
+            document["prompt"] = read_prompt(os.path.join(folder, document["prompt_file"]))
+        except RunError as error:
+            yield "prompt_file", f"prompt_file: {error}"
+
+
+def read_task(path) -> tuple:
+    """(task, problems) of a task file; parts with a fault are left out of the task. RunError when it cannot be read."""
+    document = read_json(path)
     if not isinstance(document, dict):
-        raise RunError(f'{path}: not a task: it is no object {{"name": …, "prompt": …, "cases": […]}}')
-    problems = [f"unknown key {json.dumps(key)}{nearest(key, TASK_KEYS) or '; a task has ' + ', '.join(TASK_KEYS)}"
-                for key in document if key not in TASK_KEYS]
-    faults = list(definition_problems(document, unchecked))
-    problems += [problem for _, problem in faults]
-    messages = messages_of(document, os.path.dirname(path), problems)
-    options, think = document.get("options") or {}, document.get("think")
-    if not isinstance(options, dict):
-        problems.append(f'options is {brief(options)}, not an object such as {{"temperature": 0.2}}')
-    if not isinstance(think, (str, bool, type(None))):
-        problems.append(f'think is {brief(think)}, not a setting such as "off"')
+        raise RunError(f'{path}: not a task: a task is an object {{"name": …, "prompt": …, "cases": […]}}')
+    document = {key: value for key, value in document.items() if value is not None}
+    faults = [*definition_faults(document, set()), *asked_faults(document, os.path.dirname(path))]
     spoilt = {key for key, _ in faults}
-    definition = {key: document.get(key) for key in GRADING_KEYS if key not in spoilt}
-    if "schema" in spoilt:
-        definition.update(schema={}, compare=None)
-    asked = {"messages": messages, "schema": document.get("schema"), "options": options, "think": think}
-    return DataTask({**definition, "name": definition.get("name", "task")}, asked, document.get("cases")), problems
+    sound = {key: value for key, value in document.items() if key not in spoilt}
+    definition = {"name": "task", **{key: sound[key] for key in ("name", "schema", "extract", "compare") if key in sound}}
+    if "schema" in spoilt:      # the other parts cannot be judged without it
+        definition = {"name": definition["name"], "schema": {"type": "object"}}
+    prompt = [{"role": "user", "content": sound["prompt"]}] if "prompt" in sound else []
+    asked = {"messages": sound.get("messages", prompt), "schema": sound.get("schema"), "options": sound.get("options", {}),
+             "think": sound.get("think")}
+    asked = with_prompt(asked, None, sound.get("system_prompt")) if asked["messages"] else asked
+    return DataTask(definition, asked, document.get("cases")), [problem for _, problem in faults]
 
 
 # Tasks and cases
@@ -1046,14 +1106,14 @@ def cell_schema(column, task):
         return {"type": ["object", "array"]}
     if name != "expect":
         return {"type": "string"}
-    return (task.parts(field or None)[0] if field or task.schema is None else {}) if isinstance(task, DataTask) else {}
+    return (task.part(field or None)[0] if field or task.schema is None else {}) if isinstance(task, DataTask) else {}
 
 
 def csv_rows(text, path):
     """(number of its first line, cells) of each row of a CSV file that is not blank."""
     csv.field_size_limit(1 << 30)
     head = text.split("\n", 1)[0]
-    delimiter = next((mark for mark in ",;\t" if re.search(rf'(^|[{mark}"])input($|["{mark}.\r])', head)), ",")
+    delimiter = next((mark for mark in ",;\t" if re.search(rf'(^|[{mark}"])input(\.[^,;\t]*)?"?($|[{mark}\r])', head)), ",")
     rows, begun = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
     try:
         for cells in rows:
@@ -1129,7 +1189,7 @@ def load_cases(path, task) -> dict:
 def task_of_file(path) -> tuple:
     """(task, problems) of a task file; CaseError when it cannot be read at all."""
     try:
-        return read_task_file(path)
+        return read_task(path)
     except RunError as error:
         raise CaseError(printable(str(error))) from None
 
@@ -1150,6 +1210,8 @@ def load_plan(task_spec: str, cases_path=None) -> tuple:
         if cases_path is None and task.cases is None:
             raise RunError(f"{task_spec}: it has no cases: write them under \"cases\", or give a file with --cases")
         document = read_case_file(source, task)
+        if cases_path is None:
+            document["name"] = task.NAME
         problems = case_file_problems(document, task)
         if isinstance(document, dict) and isinstance(document.get("cases"), list) and task.asked["messages"]:
             problems += asked_problems(task.asked, document["cases"])
@@ -1158,6 +1220,7 @@ def load_plan(task_spec: str, cases_path=None) -> tuple:
         found.append(str(error))
     if found:
         raise CaseError("\n".join(map(printable, dict.fromkeys(found))))
+    task.warnings += [doubt for case in document["cases"] for doubt in task.doubts(case)]
     return task, case_set_of(document, task)
 
 

@@ -320,6 +320,411 @@ class PlansAndNames(InFolder):
             self.assert_refused("has no name, version, mode", harness.load_system, "nameless:s", case_set("a"))
 
 
+RECEIPTS = {
+    "name": "receipts", "prompt": "Read {input}", "compare": {"shop": "text", "total": {"within": 0.005}},
+    "schema": {"type": "object", "required": ["shop"], "properties": {
+        "shop": {"type": "string"}, "total": {"type": ["number", "null"]}, "kind": {"enum": ["food", "fuel"]}, "ok": {"type": "boolean"},
+        "date": {"type": "string"}, "items": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}},
+    "cases": [{"id": "one", "input": "x", "expect": {"total": 1.8}}]}
+QUESTION = {"name": "question", "prompt": "Answer: {input}", "cases": [{"id": "one", "input": "x", "expect": "yes"}]}
+
+
+class TasksAsData(InFolder):
+    def load(self, task, case_file=None, **changes):
+        """(task, case set) of a task file with these changes; a key that is changed to KeyError is left out."""
+        document = {key: value for key, value in {**task, **changes}.items() if value is not KeyError}
+        return harness.load_plan(str(self.write("task.json", json.dumps(document))), case_file)
+
+    def faults(self, task, case_file=None, **changes):
+        """What a task file with these changes is refused for, without the file's name."""
+        with self.assertRaises(CaseError) as caught:
+            self.load(task, case_file, **changes)
+        return [line.partition("task.json: ")[2] or line for line in str(caught.exception).split("\n")]
+
+    def assert_faults(self, table, task, change):
+        """Each row of the table (value, fault, …): exactly these faults are told of the task that change(value) makes."""
+        for value, *faults in table:
+            with self.subTest(value=value):
+                self.assertEqual(self.faults(task, **change(value)), faults)
+
+    def test_the_keys_of_a_task(self):
+        self.assert_faults((
+            ({"name": KeyError}, 'name is empty, not there or no text: give one such as "receipts", for the log and the report'),
+            ({"name": " "}, 'name is empty, not there or no text: give one such as "receipts", for the log and the report'),
+            ({"prompt": KeyError}, "it has no prompt: it says what is asked, with {input} where a case's input goes"),
+            ({"prompt": 3}, "prompt is 3, not a text"),
+            ({"prompt": " "}, "prompt is empty: write something, or leave it out"),
+            ({"prompt_file": "p.txt"}, "it has prompt and prompt_file: give one of them"),
+            ({"prompt": KeyError, "prompt_file": 3}, "prompt_file is 3, not a text"),
+            ({"prompt": KeyError, "prompt_file": "p.txt"}, f"prompt_file: {self.folder / 'p.txt'}: {os.strerror(errno.ENOENT)}"),
+            ({"prompt": KeyError, "messages": []}, "messages is empty: write something, or leave it out"),
+            ({"prompt": KeyError, "messages": "x"}, 'messages is "x", not a list, such as [{"role": "user", "content": "{input}"}]'),
+            ({"prompt": KeyError, "messages": [{"role": "boss", "content": "{input}"}]},
+             'messages[0].role is "boss", not one of "system", "user", "assistant", such as [{"role": "user", "content": "{input}"}]'),
+            ({"prompt": KeyError, "messages": [{"role": "user", "content": "{input}"}], "system_prompt": "x"},
+             "system_prompt cannot go with messages: put it first among them, with the role system"),
+            ({"system_prompt": 3}, "system_prompt is 3, not a text"),
+            ({"options": [3]}, 'options is [3], not an object, such as {"temperature": 0.2}'),
+            ({"think": 3}, 'think is 3, not a text or true or false, such as "off"'),
+            ({"promt": "x"}, 'unknown key "promt"; did you mean "prompt" or "prompt_file"?'),
+            ({"zzz": "x"}, "unknown key \"zzz\"; a task has name, prompt, prompt_file, system_prompt, messages, schema, options, extract, "
+                           "compare, think, cases"),
+            ({"cases": KeyError}, 'it has no cases: write them under "cases", or give a file with --cases'),
+            ({"cases": 3}, 'not of the shape {"name": …, "cases": […]}'),
+            ({"cases": []}, "there are no cases")), RECEIPTS, dict)
+
+    def test_schema_extract_and_compare(self):
+        kinds, ways = "object, array, string, number, integer, boolean, null", '"exact", "text", "set", {"within": N}, {"within_percent": N}'
+        self.assert_faults((
+            (3, "schema is 3, not an object"),
+            ({"type": "objekt"}, f'schema: type is "objekt", not one of {kinds}; did you mean "object"?'),
+            ({"type": []}, f"schema: type is [], not one of {kinds}"),
+            ({"properties": {"a": {"type": "strng"}}, "required": ["b"]}, 'schema: required names "b", which properties has not',
+             f'schema: a: type is "strng", not one of {kinds}; did you mean "string"?'),
+            ({"properties": 3, "required": [1]}, "schema: properties is 3, not an object", "schema: required[0] is 1, not a text"),
+            ({"type": "array", "items": {"items": 3}}, "schema: items: items is 3, not an object")), RECEIPTS,
+            lambda schema: {"schema": schema, "compare": KeyError})
+        self.assertEqual(self.faults(RECEIPTS, extract="(x)"), ["extract is for text replies, and this task has a schema: leave one of them out"])
+        self.assert_faults((
+            ("x", 'extract: "x" has 0 groups: put ( ) around what is to be compared, and (?: ) elsewhere'),
+            ("(x)(y)", 'extract: "(x)(y)" has 2 groups: put ( ) around what is to be compared, and (?: ) elsewhere'),
+            ("(x", 'extract: "(x" is no regular expression: missing ), unterminated subpattern at position 0'),
+            (3, "extract: 3 is not a text with a regular expression")), QUESTION, lambda extract: {"extract": extract})
+        self.assert_faults((
+            ("text", 'compare: "text" is not an object such as {"total": {"within": 0.005}}'),
+            ({"totl": "text"}, 'compare: the schema has no field "totl"; did you mean "total"?'),
+            ({"total": "txt"}, f'compare: "txt" is none of {ways}; did you mean "text"?'),
+            ({"total": {"within": -1}}, f'compare: {{"within": -1}} is none of {ways}'),
+            ({"total": "within"}, f'compare: "within" is none of {ways}'),
+            ({"total": {"exact": 1}}, f'compare: {{"exact": 1}} is none of {ways}'),
+            ({"total": {}}, f"compare: {{}} is none of {ways}"),
+            ({"total": {"withn": 1}}, f'compare: {{"withn": 1}} is none of {ways}; did you mean "within"?'),
+            ({"total": "set"}, 'compare: "set" is about a list, and total is a number or null'),
+            ({"shop": {"within": 1}}, 'compare: {"within": 1} is about a number, and shop is a text')), RECEIPTS,
+            lambda compare: {"compare": compare})
+        self.assert_faults(((3, f"compare: 3 is none of {ways}"),
+                            ("set", 'compare: "set" is about a list, and the reply is a text or a number')), QUESTION,
+                           lambda compare: {"compare": compare})
+
+    def test_a_keyword_that_is_not_checked_and_a_null_that_cannot_come_are_told(self):
+        task, _ = self.load(RECEIPTS, schema={"type": "object", "title": "A receipt", "oneOf": [], "properties": {
+            "total": {"type": "number", "minimum": 0}, "shop": {"type": "string", "minimum": 1}}},
+            cases=[{"id": "torn", "input": "x", "expect": {"total": None}}])
+        self.assertEqual(task.warnings, [
+            "no check looks at what the schema says with minimum and oneOf",
+            "case torn: expect: total is null, and the schema says a number: no reply that keeps to it can pass; "
+            'a type such as ["number", "null"] allows both'])
+
+    def test_expectations_that_no_reply_could_meet(self):
+        checks = f"the checks are {', '.join(harness.CHECKS)}"
+        self.assert_faults([(expect, *(f"case one: {fault}" for fault in faults)) for expect, *faults in (
+            ("yes", 'expect is "yes", not an object of fields such as {"total": 1.8}'),
+            ({}, "nothing to check: expect names no field"),
+            ({"totl": 1, "shop": 3}, 'expect: the schema has no field "totl"; did you mean "total"?', "expect: shop is 3, not a text: no reply can be that"),
+            ({"total": "x"}, 'expect: total is "x", not a number or null: no reply can be that'),
+            ({"total": {"equals": "x"}}, 'expect: total is "x", not a number or null: no reply can be that'),
+            ({"ok": "true"}, 'expect: ok is "true", not true or false: no reply can be that'),
+            ({"count": 1.5}, "expect: count is 1.5, not a whole number: no reply can be that"),
+            ({"kind": "fod"}, 'expect: kind is "fod", not one of "food", "fuel": no reply can be that'),
+            ({"kind": {"one_of": ["food", "x"]}}, 'expect: kind is "x", not one of "food", "fuel": no reply can be that'),
+            ({"items": ["a", 3]}, "expect: items[1] is 3, not a text: no reply can be that"),
+            ({"shop": {"contains": ["a", ""]}}, 'expect: shop: contains: ["a", ""] is not a text or a list of texts'),
+            ({"total": {"contains": "x"}}, "expect: total: contains is about a text or a list, and the schema says a number or null"),
+            ({"shop": {"matches": "("}}, 'expect: shop: matches: "(" is no regular expression: missing ), unterminated subpattern at position 0'),
+            ({"shop": {"any": [{"not_matches": 3}]}}, "expect: shop: not_matches: 3 is not a text with a regular expression"),
+            ({"shop": {"at_least": 3}}, "expect: shop: at_least is about a number, and the schema says a text"),
+            ({"total": {"at_most": "3"}}, 'expect: total: at_most: "3" is not a number'),
+            ({"total": {"at_least": 5, "at_most": 1}}, "expect: total: nothing is at least 5 and at most 1"),
+            ({"items": {"length_at_least": 1.5}}, "expect: items: length_at_least: 1.5 is not a count"),
+            ({"items": {"length_at_least": 3, "length_at_most": 1}}, "expect: items: nothing is a length of at least 3 and a length of at most 1"),
+            ({"shop": {"one_of": "x"}}, 'expect: shop: one_of: "x" is not a list of values'),
+            ({"shop": {"all": ["x"]}}, 'expect: shop: all: ["x"] is not a list of checks such as {"contains": "x"}'),
+            ({"shop": {"not": "x"}}, 'expect: shop: not: "x" is not a check such as {"contains": "x"}'),
+            ({"shop": {"contans": "x"}}, 'expect: shop is {"contans": "x"}, neither a text nor a check; did you mean "contains" or "not_contains"?'),
+            ({"shop": {"matches": "x", "foo": 1}}, f'expect: shop is {{"matches": "x", "foo": 1}}, neither a text nor a check; {checks}'))],
+            RECEIPTS, lambda expect: {"cases": [{"id": "one", "input": "x", "expect": expect}]})
+        self.assert_faults([(expect, f"case one: {fault}") for expect, fault in (
+            (True, "expect is true, not a text or a number: no reply can be that"),
+            (None, "expect is null, not a text or a number: no reply can be that"),
+            (" yes ", 'expect is " yes ": a reply has no white space at its ends, so leave it out'),
+            ({"foo": 1}, f'expect is {{"foo": 1}}, neither a text or a number nor a check; {checks}'))],
+            QUESTION, lambda expect: {"cases": [{"id": "one", "input": "x", "expect": expect}]})
+
+    def test_failure_criteria(self):
+        shape = 'it is not {"field": NAME, "is": CHECK, "why": TEXT}; "equals": V for "is", and no "field" for the whole reply'
+        total = {"field": "total", "why": "w"}
+        self.assert_faults([(criterion, f"case one: failure_criteria[0]: {fault}") for criterion, fault in (
+            (3, shape), (total, shape), ({"field": "total", "equals": 0}, shape), ({**total, "is": {"at_most": 0}, "equals": 1}, shape),
+            ({**total, "equals": 0, "wy": "x"}, shape),
+            ({**total, "field": "totl", "equals": 0}, 'the schema has no field "totl"; did you mean "total"?'),
+            ({**total, "equals": 0, "why": " "}, "it has no reason in why"),
+            ({**total, "equals": 1.8}, "it fails the very total that expect asks for"),
+            ({**total, "is": {"at_moost": 0}}, 'total is {"at_moost": 0}, neither a number or null nor a check; '
+                                               'did you mean "at_most" or "length_at_most" or "at_least"?'),
+            ({"is": {"at_most": 0}, "why": "w"}, "the reply: at_most is about a number, and the schema says an object"))],
+            RECEIPTS, lambda criterion: {"cases": [{**RECEIPTS["cases"][0], "failure_criteria": [criterion]}]})
+        self.assert_faults([(criterion, f"case one: failure_criteria[0]: {fault}") for criterion, fault in (
+            ({**total, "equals": "x"}, "the reply has no fields: leave out field"),
+            ({"is": {"contains": "yes"}, "why": "w"}, "it fails the very reply that expect asks for"))],
+            QUESTION, lambda criterion: {"cases": [{**QUESTION["cases"][0], "failure_criteria": [criterion]}]})
+
+    def test_the_keys_of_a_case(self):
+        one = RECEIPTS["cases"][0]
+        self.assert_faults((
+            ([3], "cases[0]: it is not an object"), ([{**one, "id": ""}], "cases[0]: id is empty or not text"),
+            ([{**one, "class": 3}], "case one: class is empty or not text"),
+            ([{**one, "split": "dev"}], 'case one: split is "dev", not one of development, held-out'),
+            ([{**one, "input": 3}], "case one: input is neither text, an object nor null"),
+            ([{"id": "one", "expect": {"total": 1}}], "case one: input is not there"),
+            ([{"id": "one", "input": "x"}], "case one: give either expect or expect_rejection, it has neither"),
+            ([{**one, "expect_rejection": "x"}], "case one: give either expect or expect_rejection, not both"),
+            ([{**one, "expct": 3}], 'case one: unknown key "expct"; did you mean "expect"?'),
+            ([one, one], 'cases[1]: the id "one" is that of cases[0]'),
+            ([one, {**one, "id": "One "}], 'cases[1]: the id "One " is that of cases[0] but for case or space')), RECEIPTS, lambda cases: {"cases": cases})
+
+    def test_placeholders_and_inputs(self):
+        cases = [{"id": name, "input": {field: "x"}, "expect": {"total": 1}} for name, field in (("a", "body"), ("b", "bdy"))]
+        self.assert_faults((
+            ("Read", "the prompt has no {input}, so all cases would be asked the same: put {input} where a case's input goes"),
+            ("{input.a}", "the prompt has {input.a}, and no case's input has that field"),
+            ("{input.subject} {input.boddy}", "the prompt has {input.subject}, and no case's input has that field",
+             "the prompt has {input.boddy}, and no case's input has that field; did you mean \"body\" or \"bdy\"?"),
+            ("{input.body}", 'case b: input has no field "body", for which the prompt has a place')), RECEIPTS,
+            lambda prompt: {"prompt": prompt, "cases": cases})
+        self.assertEqual(harness.filled('{input.a} {"x": {input}} {} {inputs} {input.b}', {"a": "A {input}", "b": [1, None]}),
+                         'A {input} {"x": {"a": "A {input}", "b": [1, null]}} {} {inputs} [1, null]')
+
+    def test_all_faults_of_task_and_cases_are_told_at_once(self):
+        told = self.faults(RECEIPTS, self.write("more.json", '{"name": "more", "cases": [{"id": "a", "input": "x", "expect": {"totl": 1}}, {"id": "b"}]}'),
+                           promt="x", compare={"shop": "txt"})
+        self.assertEqual(told, [
+            'compare: "txt" is none of "exact", "text", "set", {"within": N}, {"within_percent": N}; did you mean "text"?',
+            'unknown key "promt"; did you mean "prompt" or "prompt_file"?',
+            *(f"{self.folder / 'more.json'}: case {fault}" for fault in (
+                'a: expect: the schema has no field "totl"; did you mean "total"?', "b: input is not there",
+                "b: give either expect or expect_rejection, it has neither"))])
+
+    def test_what_is_asked(self):
+        self.write("p.txt", "\ufeffRead\r\n{input}\r\n")
+        for changes, messages in (
+                ({}, [("user", "Read {input}")]), ({"system_prompt": "Be brief"}, [("system", "Be brief"), ("user", "Read {input}")]),
+                ({"prompt": KeyError, "prompt_file": "p.txt"}, [("user", "Read\n{input}")]),
+                ({"prompt": KeyError, "messages": [{"role": "user", "content": "{input}"}, {"role": "assistant", "content": "?"}]},
+                 [("user", "{input}"), ("assistant", "?")])):
+            task, _ = self.load(RECEIPTS, options={"temperature": 0}, think="off", **changes)
+            self.assertEqual(task.asked, {"messages": [{"role": role, "content": text} for role, text in messages],
+                                          "schema": RECEIPTS["schema"], "options": {"temperature": 0}, "think": "off"})
+        other = harness.with_prompt(task.asked, "New {input}", "Short")["messages"]
+        self.assertEqual([(one["role"], one["content"]) for one in other], [("system", "Short"), ("user", "New {input}"), ("assistant", "?")])
+
+    def test_what_may_be_left_out_of_a_case(self):
+        _, cases = self.load(RECEIPTS)
+        self.assertEqual(cases["cases"], [{"class": "receipts", "split": "development", **RECEIPTS["cases"][0]}])
+
+    def test_the_hashes_are_over_what_grades_and_over_the_cases(self):
+        def hashes(**changes):
+            task, cases = self.load(RECEIPTS, **changes)
+            return harness.task_identity(task)["sha256"], cases["sha256"]
+        task, cases = hashes()
+        self.assertEqual(hashes(prompt="Other {input}", options={"temperature": 0}, name="other", cases=[{
+            "expect": {"total": 1.8}, "input": "x", "id": "one", "class": "receipts"}]), (task, cases))
+        self.assertNotEqual(hashes(compare={"total": {"within": 1}})[0], task)
+        self.assertEqual(hashes(cases=[{"id": "one", "input": "x", "expect": {"total": 2}}])[0], task)
+        self.assertNotEqual(hashes(cases=[{"id": "one", "input": "x", "expect": {"total": 2}}])[1], cases)
+
+    def test_a_task_of_a_log_is_judged_like_any_other(self):
+        task, _ = self.load(RECEIPTS)
+        self.assertEqual(harness.task_identity(harness.DataTask(task.definition)), harness.task_identity(task))
+        deep = {}
+        for _ in range(harness.MAX_DEPTH + 1):
+            deep = {"items": deep}
+        for hostile in (None, [], {}, {"name": 3}, {"name": "x", "schema": deep}, {"name": "x", "extract": "("}, {"name": "x", "compare": {"within": "x"}},
+                        {"name": "x" * harness.MOST_DEFINITION}, {"name": "x", "schema": {"properties": {"a": 3}}}):
+            self.assertRaises(CaseError, harness.DataTask, hostile)
+
+
+class CaseFilesOfOwnTasks(InFolder):
+    def cases(self, name, text, task=RECEIPTS):
+        definition = {key: task[key] for key in ("name", "schema", "compare") if key in task}
+        return [(case["id"], case["input"], case.get("expect")) for case in harness.load_cases(self.write(name, text), harness.DataTask(definition))["cases"]]
+
+    def test_json_lines(self):
+        text = '\ufeff{"input": "x", "expect": {"total": 1}}\r\n\r\n{"id": "b", "input": null, "expect": {"shop": "y"}}\r\n'
+        self.assertEqual(self.cases("c.jsonl", text), [("1", "x", {"total": 1}), ("b", None, {"shop": "y"})])
+
+    def test_csv_reads_a_cell_as_the_schema_calls_it(self):
+        text = '\ufeffid,input,expect.shop,expect.total,expect.ok\r\na,"1,5 ""x""\nmore",12,1.50,TRUE\r\n,y,"",null,\r\n\r\n'
+        self.assertEqual(self.cases("c.csv", text), [("a", '1,5 "x"\nmore', {"shop": "12", "total": 1.5, "ok": True}), ("4", "y", {"total": None})])
+        self.assertEqual(self.cases("c.csv", "input;expect\nx;7\ny;yes\n", QUESTION), [("2", "x", "7"), ("3", "y", "yes")])
+        self.assertEqual(self.cases("c.csv", "input.a\tinput.b\texpect\nx\ty\tz\n", QUESTION), [("2", {"a": "x", "b": "y"}, "z")])
+        self.assertEqual(self.cases("c.csv", 'input,expect\nx,"{""total"": 3}"\n'), [("2", "x", {"total": 3})])
+
+    def test_files_that_cannot_be_read_name_the_line(self):
+        for name, text, said in (
+                ("c.csv", "", "no header: the first line names the columns, such as id,input,expect"),
+                ("c.csv", "input,expct\nx,y\n", 'line 1: unknown column "expct"; did you mean "expect"?'),
+                ("c.csv", "input,input\nx,y\n", 'line 1: the column "input" stands twice'),
+                ("c.csv", "input,expect\nx,y,z\n", "line 2: 3 cells where the header has 2: put a text with a comma into quotes"),
+                ("c.csv", 'input,expect\nx,y\n"a"b,c\n', "line 3: not CSV: "), ("c.csv", "input,expect\nx,y".encode("utf-16"), "this is UTF-16 text: save it as UTF-8"),
+                ("c.csv", b"input,expect\nx,\xe9\n", "not UTF-8 text: byte 15 is 0xe9")):
+            with self.subTest(text=text), self.assertRaises(CaseError) as caught:
+                self.cases(name, text, QUESTION)
+            self.assertIn(f"{self.folder / name}: {said}", str(caught.exception))
+
+
+class CheckingReplies(unittest.TestCase):
+    def reason(self, expect, output, criteria=(), **parts):
+        """"pass", or the check that fails with its reason."""
+        task = harness.DataTask({"name": "t", **parts})
+        verdict, check, reason = harness.grade(task, {"id": "one", "expect": expect, "failure_criteria": criteria}, {"output": output})
+        return verdict if verdict == "pass" else f"{check}: {reason}"
+
+    def field(self, expect, value, compare="exact"):
+        """What the check of one field whose type is free says of a value, without the words before "expected"."""
+        said = self.reason({"f": expect}, {"f": value}, schema={"type": "object"}, compare={"f": compare})
+        return said.partition("expected ")[2] or said
+
+    def assert_field(self, table):
+        """Each row (expectation, values that pass, values that fail, words of the failure, compare)."""
+        for expect, good, bad, words, *compare in table:
+            with self.subTest(expect=expect):
+                self.assertEqual([self.field(expect, value, *compare) for value in good], ["pass"] * len(good))
+                self.assertEqual([self.field(expect, value, *compare) for value in bad], [words] * len(bad))
+
+    def test_literals_are_compared_as_compare_says(self):
+        self.assert_field((
+            (1, [1, 1.0], [True, "1", None, 1.001, [1]], "1"), (True, [True], [1, "true"], "true"), (None, [None], [0, "", "null"], "null"),
+            ("a", ["a"], ["A", "a ", ["a"]], '"a"'), ([1, {"a": 2}], [[1.0, {"a": 2}]], [[{"a": 2}, 1], [1]], '[1, {"a": 2}]'),
+            ("Bakery  Klein", ["bakery klein.", " \"Bakery\nKLEIN\"", "Bakery Klein"], ["Bakery-Klein", "Klein", 3], '"Bakery  Klein"', "text"),
+            (["A.", "b"], [["a", "B!"]], [["b", "a"]], '["A.", "b"]', "text"),
+            ("Straße", ["STRASSE"], ["Strase"], '"Straße"', "text"),
+            (1.8, [1.8, 1.805, 1.795], [1.8051, True, None, "1.8"], "1.8 within 0.005", {"within": 0.005}),
+            (0.3, [0.1 + 0.2, 0.3], [0.31], "0.3 within 1e-09", {"within": 1e-9}),
+            (200, [202, 198], [202.1, 197.9], "200 within 1 %", {"within_percent": 1}), (-200, [-202], [-203], "-200 within 1 %", {"within_percent": 1}),
+            ([1, 2, 2], [[2, 1, 2.0]], [[1, 2], [1, 1, 2], 3], "[1, 2, 2] in any order", "set")))
+
+    def test_checks_in_place_of_a_literal(self):
+        self.assert_field((
+            ({"equals": {"contains": 1}}, [{"contains": 1.0}], [{"contains": 2}, 1], '{"contains": 1}'),
+            ({"one_of": ["a", "B"]}, ["a", "b!"], ["c", None], 'one of "a" or "B"', "text"),
+            ({"one_of": [1, 5]}, [1.04, 5], [1.06], "one of 1 or 5", {"within": 0.05}),
+            ({"contains": ["x", "Y"]}, ["yx", ["x", "Y"]], ["x", ["x", "y"], 3, None], 'to contain "x" and "Y"'),
+            ({"contains": 3}, [[1, 3.0]], ["3", [13]], "to contain 3"),
+            ({"not_contains": ["x", "y"]}, ["z", [], "", None], ["aX", ["y"]], 'not to contain "x" or "y"'),
+            ({"matches": "^a+$"}, ["aa"], ["ab", 3, None], 'to match "^a+$"'), ({"not_matches": "b"}, ["a", None], ["abc"], 'not to match "b"'),
+            ({"at_least": 2}, [2, 2.5], [1.9, "2", True, None], "at least 2"), ({"at_most": 2}, [2, -1], [2.1, False], "at most 2"),
+            ({"length_at_least": 2}, ["ab", [1, 2]], ["a", [1], 12, None], "a length of at least 2"),
+            ({"length_at_most": 1}, ["", [1]], ["ab", 1], "a length of at most 1"),
+            ({"all": [{"at_least": 1}, {"not": {"equals": 3}}]}, [2], [3, 0], "at least 1 and not 3"),
+            ({"any": [{"at_most": 1}, {"equals": 9}]}, [0, 9], [5], "at most 1 or 9"),
+            ({"not": {"contains": "x"}}, ["y", 3], ["x"], 'not to contain "x"')))
+        self.assertEqual([self.field({"at_least": 1, "at_most": 5}, value) for value in (3, 0, 6)], ["pass", "at least 1", "at most 5"])
+
+    def test_a_whole_text_reply(self):
+        table = (("yes", " yes\n", "pass"), ("yes", "Yes", 'expectation: the reply is "Yes", expected "yes"'), (1234.5, "1,234.5", "pass"),
+                 (18, " 18 ", "pass"), (18, "18 euros", 'expectation: the reply is "18 euros", expected 18'), ({"at_least": 2}, "+2.5e0", "pass"),
+                 ({"at_least": 2}, "two", 'expectation: the reply is "two", expected at least 2'), ({"contains": "B"}, "abc", "pass"),
+                 ("yes", {"a": 1}, 'output-fields: the reply is {"a": 1}, not a text'))
+        self.assertEqual([self.reason(expect, output) for expect, output, _ in table], [said for _, _, said in table])
+
+    def test_the_last_match_of_extract_is_what_is_compared(self):
+        table = (("B", "Answer: A. No, Answer: B", "pass"), ("B", "Answer: A", 'expectation: the extract is "A", expected "B"'),
+                 ("B", "B", 'output-fields: nothing in the reply matches "Answer: (\\\\w+)?"'),
+                 ("B", "Answer: ", 'output-fields: nothing in the reply matches "Answer: (\\\\w+)?"'))
+        self.assertEqual([self.reason(expect, output, extract=r"Answer: (\w+)?") for expect, output, _ in table], [said for _, _, said in table])
+
+    def test_the_first_check_that_fails_names_the_failure(self):
+        criteria = [{"field": "total", "is": {"at_most": 0}, "why": "a total is positive"}, {"equals": {"shop": "x", "total": 3}, "why": "known"}]
+        table = (({"total": 0}, "output-fields: shop is missing"), ({"shop": "x", "total": 0}, "failure-criteria: total is 0: a total is positive"),
+                 ({"shop": "x", "total": 3}, 'failure-criteria: the reply is {"shop": "x", "total": 3}: known'),
+                 ({"shop": "y", "total": 18}, "expectation: total is 18, expected 1.8 within 0.005"),
+                 ({"shop": "y"}, "expectation: total is missing, expected 1.8 within 0.005"), ({"shop": "y", "total": 1.8, "more": 1}, "pass"))
+        self.assertEqual([self.reason({"total": 1.8}, output, criteria, schema=RECEIPTS["schema"], compare=RECEIPTS["compare"])
+                          for output, _ in table], [said for _, said in table])
+
+    def test_replies_that_are_not_what_the_schema_says(self):
+        schema = {"type": "object", "additionalProperties": False, "required": ["a"], "properties": {
+            "a": {"type": "integer"}, "b": {"enum": ["x", 1, None]}, "c": {"type": "array", "items": {"type": "object", "properties": {
+                "d": {"type": "boolean"}}, "required": ["d"]}}, "e": {"const": 3}, "f": {"type": "object", "additionalProperties": {"type": "string"}}}}
+        table = (([], "the reply is [], not an object"), ({}, "a is missing"), ({"a": 1.5}, "a is 1.5, not a whole number"), ({"a": True}, "a is true, not a whole number"),
+                 ({"a": 1, "z": 2}, '"z" is not a field of the reply'), ({"a": 1, "b": "y"}, 'b is "y", not one of "x", 1, null'),
+                 ({"a": 1, "c": [{"d": True}, {"d": 1}, {}]}, "c[1].d is 1, not true or false; c[2].d is missing"), ({"a": 1, "e": 4}, "e is 4, not 3"),
+                 ({"a": 1, "f": {"g": 1}}, "f.g is 1, not a text"))
+        self.assertEqual([self.reason({"a": 1}, output, schema=schema) for output, _ in table], [f"output-fields: {said}" for _, said in table])
+        self.assertEqual(self.reason({"a": 1}, {"a": 1.0, "b": 1.0, "c": [], "e": 3, "f": {"g": ""}}, schema=schema), "pass")
+        self.assertEqual(self.reason({"one_of": [1, 2]}, 2, schema={"type": "integer"}), "pass")
+        self.assertEqual(self.reason([1], [1, 2], schema={"type": "array"}), "expectation: the reply is [1, 2], expected [1]")
+
+
+class SearchingWithADeadline(unittest.TestCase):
+    RUNAWAY = r"(a+)+$", "a" * 40 + "b"
+
+    def setUp(self):
+        harness.searched.cache_clear()
+
+    def test_tame_patterns_need_no_process(self):
+        tame = (("total: (\\d+)", 1000), ("^yes|no$", 10_000), ("(?i)colou?r", 10_000), ("(?:abc)?x", 1000), ("plain", 10 ** 6))
+        wild = (("(a+)+$", 2), ("(?x)(a+) *$", 2), (".*.*.*x", 1000), ("(?:a|a)" * 30, 10), ("(a?){40}", 5), ("(?:ab){2}", 5))
+        self.assertEqual([harness.is_tame(*question) for question in tame + wild], [True] * len(tame) + [False] * len(wild))
+        with mock.patch.object(harness, "searcher", side_effect=AssertionError):
+            self.assertEqual(harness.searched("total: (\\d+)", "total: 1, total: 2", True), ["2"])
+
+    def test_a_process_finds_what_the_module_finds(self):
+        texts = ("abab \ud800\u2028\n\0é", "", "ab" * 200_000)
+        found = [[harness.searched(pattern, text, last) for text in texts] for pattern, last in (("(ab)+", False), ("(?:a(b))+", True), ("(x)*", True))]
+        self.assertEqual(found, [[["abab"], None, ["ab" * 200_000]], [["b"], None, ["b"]], [[None], [None], [None]]])
+
+    def test_one_that_runs_away_is_a_fault_of_the_grader(self):
+        task = harness.DataTask({"name": "t"})
+        pattern, text = self.RUNAWAY
+        with mock.patch.object(harness, "SEARCH_S", 0.05):
+            verdict = harness.grade(task, {"id": "one", "expect": {"matches": pattern}}, {"output": text})
+        self.assertEqual(verdict, ("incomplete", None, 'CheckError: check expectation raised TimeoutError: the regular expression "(a+)+$" '
+                                                       "runs away on this reply and was stopped after 0.05 s: make it simpler"))
+        self.assertIsNone(harness.searcher(os.getpid()).process)
+        self.assertEqual(harness.searched("(b)+", "abb"), ["bb"])
+
+    def test_threads_share_it_and_it_may_be_ended_from_outside(self):
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda number: harness.searched("(x|y)+([0-9])", f"xyx{number}", True), range(8)))
+        self.assertEqual(found, [[f"xyx{number}"[2]] for number in range(8)])
+        searcher = harness.searcher(os.getpid())
+        searcher.process.kill()
+        searcher.process.wait()
+        self.assertEqual(harness.searched("(b)+", "abb"), ["bb"])
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_a_forked_child_has_one_of_its_own(self):
+        harness.searched("(c)+", "cc")
+        first = harness.searcher(os.getpid()).process
+        child = subprocess.run([sys.executable, "-c", "import harness, os, sys\nharness.searched('(c)+', 'cc')\nfirst = harness.searcher(os.getpid()).process\n"
+                                "child = os.fork()\nif not child:\n    sys.exit(harness.searched('(d)+', 'dd') != ['dd'])\n"
+                                "status = os.waitpid(child, 0)[1]\nprint(status, first.poll())"], cwd=HERE, capture_output=True, text=True, timeout=60)
+        self.assertEqual((child.stdout, child.stderr), ("0 None\n", ""))
+        self.assertIsNone(first.poll())
+
+    @unittest.skipUnless(hasattr(signal, "SIGKILL"), "POSIX")
+    def test_it_ends_with_the_process_that_started_it(self):
+        code = ("import harness, os, signal\nharness.searched('(c)+', 'cc')\nprint(harness.searcher(os.getpid()).process.pid, flush=True)\n"
+                "os.kill(os.getpid(), signal.SIGKILL)")
+        child = subprocess.run([sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, timeout=60)
+        self.assertTrue(ended(int(child.stdout)))
+
+
+def ended(pid, patience_s=20):
+    """Whether a process that is no child of ours is gone, or a zombie that nobody waits for, within the patience."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
 class OneCall(unittest.TestCase):
     def attempt(self, result):
         return harness.attempt(Scripted(lambda case, trial: result), case(), 7, steps(0.0, 0.25))
