@@ -320,7 +320,7 @@ class PlansAndNames(InFolder):
             self.assert_refused("has no name, version, mode", harness.load_system, "nameless:s", case_set("a"))
 
 
-RECEIPTS = {
+RECEIPT_TASK = {
     "name": "receipts", "prompt": "Read {input}", "compare": {"shop": "text", "total": {"within": 0.005}},
     "schema": {"type": "object", "required": ["shop"], "properties": {
         "shop": {"type": "string"}, "total": {"type": ["number", "null"]}, "kind": {"enum": ["food", "fuel"]}, "ok": {"type": "boolean"},
@@ -371,7 +371,7 @@ class TasksAsData(InFolder):
                            "compare, think, cases"),
             ({"cases": KeyError}, 'it has no cases: write them under "cases", or give a file with --cases'),
             ({"cases": 3}, 'not of the shape {"name": …, "cases": […]}'),
-            ({"cases": []}, "there are no cases")), RECEIPTS, dict)
+            ({"cases": []}, "there are no cases")), RECEIPT_TASK, dict)
 
     def test_schema_extract_and_compare(self):
         kinds, ways = "object, array, string, number, integer, boolean, null", '"exact", "text", "set", {"within": N}, {"within_percent": N}'
@@ -382,9 +382,9 @@ class TasksAsData(InFolder):
             ({"properties": {"a": {"type": "strng"}}, "required": ["b"]}, 'schema: required names "b", which properties has not',
              f'schema: a: type is "strng", not one of {kinds}; did you mean "string"?'),
             ({"properties": 3, "required": [1]}, "schema: properties is 3, not an object", "schema: required[0] is 1, not a text"),
-            ({"type": "array", "items": {"items": 3}}, "schema: items: items is 3, not an object")), RECEIPTS,
+            ({"type": "array", "items": {"items": 3}}, "schema: items: items is 3, not an object")), RECEIPT_TASK,
             lambda schema: {"schema": schema, "compare": KeyError})
-        self.assertEqual(self.faults(RECEIPTS, extract="(x)"), ["extract is for text replies, and this task has a schema: leave one of them out"])
+        self.assertEqual(self.faults(RECEIPT_TASK, extract="(x)"), ["extract is for text replies, and this task has a schema: leave one of them out"])
         self.assert_faults((
             ("x", 'extract: "x" has 0 groups: put ( ) around what is to be compared, and (?: ) elsewhere'),
             ("(x)(y)", 'extract: "(x)(y)" has 2 groups: put ( ) around what is to be compared, and (?: ) elsewhere'),
@@ -400,14 +400,14 @@ class TasksAsData(InFolder):
             ({"total": {}}, f"compare: {{}} is none of {ways}"),
             ({"total": {"withn": 1}}, f'compare: {{"withn": 1}} is none of {ways}; did you mean "within"?'),
             ({"total": "set"}, 'compare: "set" is about a list, and total is a number or null'),
-            ({"shop": {"within": 1}}, 'compare: {"within": 1} is about a number, and shop is a text')), RECEIPTS,
+            ({"shop": {"within": 1}}, 'compare: {"within": 1} is about a number, and shop is a text')), RECEIPT_TASK,
             lambda compare: {"compare": compare})
         self.assert_faults(((3, f"compare: 3 is none of {ways}"),
                             ("set", 'compare: "set" is about a list, and the reply is a text or a number')), QUESTION,
                            lambda compare: {"compare": compare})
 
     def test_a_keyword_that_is_not_checked_and_a_null_that_cannot_come_are_told(self):
-        task, _ = self.load(RECEIPTS, schema={"type": "object", "title": "A receipt", "oneOf": [], "properties": {
+        task, _ = self.load(RECEIPT_TASK, schema={"type": "object", "title": "A receipt", "oneOf": [], "properties": {
             "total": {"type": "number", "minimum": 0}, "shop": {"type": "string", "minimum": 1}}},
             cases=[{"id": "torn", "input": "x", "expect": {"total": None}}])
         self.assertEqual(task.warnings, [
@@ -442,7 +442,7 @@ class TasksAsData(InFolder):
             ({"shop": {"not": "x"}}, 'expect: shop: not: "x" is not a check such as {"contains": "x"}'),
             ({"shop": {"contans": "x"}}, 'expect: shop is {"contans": "x"}, neither a text nor a check; did you mean "contains" or "not_contains"?'),
             ({"shop": {"matches": "x", "foo": 1}}, f'expect: shop is {{"matches": "x", "foo": 1}}, neither a text nor a check; {checks}'))],
-            RECEIPTS, lambda expect: {"cases": [{"id": "one", "input": "x", "expect": expect}]})
+            RECEIPT_TASK, lambda expect: {"cases": [{"id": "one", "input": "x", "expect": expect}]})
         self.assert_faults([(expect, f"case one: {fault}") for expect, fault in (
             (True, "expect is true, not a text or a number: no reply can be that"),
             (None, "expect is null, not a text or a number: no reply can be that"),
@@ -462,14 +462,14 @@ class TasksAsData(InFolder):
             ({**total, "is": {"at_moost": 0}}, 'total is {"at_moost": 0}, neither a number or null nor a check; '
                                                'did you mean "at_most" or "length_at_most" or "at_least"?'),
             ({"is": {"at_most": 0}, "why": "w"}, "the reply: at_most is about a number, and the schema says an object"))],
-            RECEIPTS, lambda criterion: {"cases": [{**RECEIPTS["cases"][0], "failure_criteria": [criterion]}]})
+            RECEIPT_TASK, lambda criterion: {"cases": [{**RECEIPT_TASK["cases"][0], "failure_criteria": [criterion]}]})
         self.assert_faults([(criterion, f"case one: failure_criteria[0]: {fault}") for criterion, fault in (
             ({**total, "equals": "x"}, "the reply has no fields: leave out field"),
             ({"is": {"contains": "yes"}, "why": "w"}, "it fails the very reply that expect asks for"))],
             QUESTION, lambda criterion: {"cases": [{**QUESTION["cases"][0], "failure_criteria": [criterion]}]})
 
     def test_the_keys_of_a_case(self):
-        one = RECEIPTS["cases"][0]
+        one = RECEIPT_TASK["cases"][0]
         self.assert_faults((
             ([3], "cases[0]: it is not an object"), ([{**one, "id": ""}], "cases[0]: id is empty or not text"),
             ([{**one, "class": 3}], "case one: class is empty or not text"),
@@ -480,7 +480,7 @@ class TasksAsData(InFolder):
             ([{**one, "expect_rejection": "x"}], "case one: give either expect or expect_rejection, not both"),
             ([{**one, "expct": 3}], 'case one: unknown key "expct"; did you mean "expect"?'),
             ([one, one], 'cases[1]: the id "one" is that of cases[0]'),
-            ([one, {**one, "id": "One "}], 'cases[1]: the id "One " is that of cases[0] but for case or space')), RECEIPTS, lambda cases: {"cases": cases})
+            ([one, {**one, "id": "One "}], 'cases[1]: the id "One " is that of cases[0] but for case or space')), RECEIPT_TASK, lambda cases: {"cases": cases})
 
     def test_placeholders_and_inputs(self):
         cases = [{"id": name, "input": {field: "x"}, "expect": {"total": 1}} for name, field in (("a", "body"), ("b", "bdy"))]
@@ -489,13 +489,13 @@ class TasksAsData(InFolder):
             ("{input.a}", "the prompt has {input.a}, and no case's input has that field"),
             ("{input.subject} {input.boddy}", "the prompt has {input.subject}, and no case's input has that field",
              "the prompt has {input.boddy}, and no case's input has that field; did you mean \"body\" or \"bdy\"?"),
-            ("{input.body}", 'case b: input has no field "body", for which the prompt has a place')), RECEIPTS,
+            ("{input.body}", 'case b: input has no field "body", for which the prompt has a place')), RECEIPT_TASK,
             lambda prompt: {"prompt": prompt, "cases": cases})
         self.assertEqual(harness.filled('{input.a} {"x": {input}} {} {inputs} {input.b}', {"a": "A {input}", "b": [1, None]}),
                          'A {input} {"x": {"a": "A {input}", "b": [1, null]}} {} {inputs} [1, null]')
 
     def test_all_faults_of_task_and_cases_are_told_at_once(self):
-        told = self.faults(RECEIPTS, self.write("more.json", '{"name": "more", "cases": [{"id": "a", "input": "x", "expect": {"totl": 1}}, {"id": "b"}]}'),
+        told = self.faults(RECEIPT_TASK, self.write("more.json", '{"name": "more", "cases": [{"id": "a", "input": "x", "expect": {"totl": 1}}, {"id": "b"}]}'),
                            promt="x", compare={"shop": "txt"})
         self.assertEqual(told, [
             'compare: "txt" is none of "exact", "text", "set", {"within": N}, {"within_percent": N}; did you mean "text"?',
@@ -511,19 +511,19 @@ class TasksAsData(InFolder):
                 ({"prompt": KeyError, "prompt_file": "p.txt"}, [("user", "Read\n{input}")]),
                 ({"prompt": KeyError, "messages": [{"role": "user", "content": "{input}"}, {"role": "assistant", "content": "?"}]},
                  [("user", "{input}"), ("assistant", "?")])):
-            task, _ = self.load(RECEIPTS, options={"temperature": 0}, think="off", **changes)
+            task, _ = self.load(RECEIPT_TASK, options={"temperature": 0}, think="off", **changes)
             self.assertEqual(task.asked, {"messages": [{"role": role, "content": text} for role, text in messages],
-                                          "schema": RECEIPTS["schema"], "options": {"temperature": 0}, "think": "off"})
+                                          "schema": RECEIPT_TASK["schema"], "options": {"temperature": 0}, "think": "off"})
         other = harness.with_prompt(task.asked, "New {input}", "Short")["messages"]
         self.assertEqual([(one["role"], one["content"]) for one in other], [("system", "Short"), ("user", "New {input}"), ("assistant", "?")])
 
     def test_what_may_be_left_out_of_a_case(self):
-        _, cases = self.load(RECEIPTS)
-        self.assertEqual(cases["cases"], [{"class": "receipts", "split": "development", **RECEIPTS["cases"][0]}])
+        _, cases = self.load(RECEIPT_TASK)
+        self.assertEqual(cases["cases"], [{"class": "receipts", "split": "development", **RECEIPT_TASK["cases"][0]}])
 
     def test_the_hashes_are_over_what_grades_and_over_the_cases(self):
         def hashes(**changes):
-            task, cases = self.load(RECEIPTS, **changes)
+            task, cases = self.load(RECEIPT_TASK, **changes)
             return harness.task_identity(task)["sha256"], cases["sha256"]
         task, cases = hashes()
         self.assertEqual(hashes(prompt="Other {input}", options={"temperature": 0}, name="other", cases=[{
@@ -533,7 +533,7 @@ class TasksAsData(InFolder):
         self.assertNotEqual(hashes(cases=[{"id": "one", "input": "x", "expect": {"total": 2}}])[1], cases)
 
     def test_a_task_of_a_log_is_judged_like_any_other(self):
-        task, _ = self.load(RECEIPTS)
+        task, _ = self.load(RECEIPT_TASK)
         self.assertEqual(harness.task_identity(harness.DataTask(task.definition)), harness.task_identity(task))
         deep = {}
         for _ in range(harness.MAX_DEPTH + 1):
@@ -544,7 +544,7 @@ class TasksAsData(InFolder):
 
 
 class CaseFilesOfOwnTasks(InFolder):
-    def cases(self, name, text, task=RECEIPTS):
+    def cases(self, name, text, task=RECEIPT_TASK):
         definition = {key: task[key] for key in ("name", "schema", "compare") if key in task}
         return [(case["id"], case["input"], case.get("expect")) for case in harness.load_cases(self.write(name, text), harness.DataTask(definition))["cases"]]
 
@@ -639,7 +639,7 @@ class CheckingReplies(unittest.TestCase):
                  ({"shop": "x", "total": 3}, 'failure-criteria: the reply is {"shop": "x", "total": 3}: known'),
                  ({"shop": "y", "total": 18}, "expectation: total is 18, expected 1.8 within 0.005"),
                  ({"shop": "y"}, "expectation: total is missing, expected 1.8 within 0.005"), ({"shop": "y", "total": 1.8, "more": 1}, "pass"))
-        self.assertEqual([self.reason({"total": 1.8}, output, criteria, schema=RECEIPTS["schema"], compare=RECEIPTS["compare"])
+        self.assertEqual([self.reason({"total": 1.8}, output, criteria, schema=RECEIPT_TASK["schema"], compare=RECEIPT_TASK["compare"])
                           for output, _ in table], [said for _, said in table])
 
     def test_replies_that_are_not_what_the_schema_says(self):
