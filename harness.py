@@ -238,12 +238,12 @@ def sync(file_descriptor) -> bool:
     return True
 
 
-def replace_file(target, text) -> None:
-    """Put a text into a temporary file beside the target and rename it."""
+def replace_file(target, pieces) -> None:
+    """Put pieces of a text into a temporary file beside the target and rename it."""
     temporary = target.with_name(f".{os.urandom(6).hex()}.tmp")
     with open(temporary, "x", encoding="utf-8", newline="\n") as file:
         try:
-            file.write(text)
+            file.writelines(pieces)
             file.flush()
             sync(file.fileno())
             os.replace(temporary, target)
@@ -252,16 +252,17 @@ def replace_file(target, text) -> None:
             raise
 
 
-def write_text(path, text: str) -> None:
-    """Put a text into a file, whole or not at all; a log of trials is never replaced."""
-    target = Path(os.path.realpath(path))
+def write_text(path, text) -> None:
+    """Put a text, or the pieces of one, into a file, whole or not at all; a log of trials is never replaced."""
+    target, pieces = Path(os.path.realpath(path)), [text] if isinstance(text, str) else text
     try:
         if is_irreplaceable(target):
             raise RunError(f"{path}: this is a log of trials, which nothing replaces: give another name")
         if target.is_file() or target.is_dir() or not target.exists():
-            replace_file(target, text)
-        else:
-            target.write_text(text, encoding="utf-8", newline="\n")     # a pipe or a terminal cannot be replaced
+            replace_file(target, pieces)
+        else:       # a pipe or a terminal cannot be replaced
+            with open(target, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(pieces)
     except OSError as error:
         raise RunError(f"{path}: cannot be written: {error.strerror}") from None
 

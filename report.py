@@ -502,7 +502,7 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
                         for record, title in zip(reported, titles)],
             "comparisons": [comparison((records[0], record), (titles[0], title), policy)
                             for record, title in zip(records[1:], titles[1:])],
-            "gates": [], "task": manifest["task"]}
+            "gates": [], "task": manifest["task"], "policy": policy}
 
 
 # Gates
@@ -1809,28 +1809,96 @@ def html_page(report: dict, records: list) -> str:
     return "\n".join(part for part in parts if part)
 
 
-# Formats
+# Formats: each the text of a report, or its pieces, so that no more than one case is in the memory
 
-def write_json(path, report, records) -> None:
-    harness.write(path, report)
-
-
-def write_page(path, report, records) -> None:
-    harness.write_text(path, html_page(report, records))
+def json_text(report, records, args) -> str:
+    return harness.indented(report) + "\n"
 
 
-def write_picture(path, report, records) -> None:
-    harness.write_text(path, svg_picture(report["systems"][0], records[0]))
+def page_text(report, records, args) -> str:
+    return html_page(report, records)
 
 
-FORMATS = {".json": write_json, ".html": write_page, ".svg": write_picture}
+def picture_text(report, records, args) -> str:
+    return svg_picture(report["systems"][0], records[0])
+
+
+def case_outcome(case, passes, trials) -> str:
+    """The element that tells how a case ends as a test, "" where it passes; what could still pass has not failed."""
+    if passes(case["pass"], trials):
+        return ""
+    if passes(case["pass"] + case["not_run"], trials):
+        return "skipped"
+    return "error" if passes(case["pass"] + case["incomplete"], trials) else "failure"
+
+
+def case_reasons(record, where) -> list:
+    """What is wrong with the trials of a case, equal reasons together, the most frequent first, those not run last."""
+    groups = {}
+    for trial, place in enumerate(record.endings[where]):
+        groups.setdefault(record.table[place], []).append(trial)
+    lines = []
+    for (verdict, check, reason), trials in sorted(groups.items(), key=lambda one: (one[0] == harness.NOT_RUN, -len(one[1]))):
+        if verdict != "pass":
+            some = " ".join(map(str, trials[:20])) + " …" * (len(trials) > 20)
+            lines.append(f"{len(trials)}x  {why_not_passed({'check': check, 'reason': reason})}   trials {some}")
+    return lines[:50] + [f"and {len(lines) - 50} more reasons"] * (len(lines) > 50)
+
+
+def opened(tag, attributes) -> str:
+    """The start of an XML element."""
+    return " ".join([f"<{tag}", *(f'{key}="{escaped(str(value))}"' for key, value in attributes.items())]) + ">"
+
+
+def test_case(name, kind, outcome, record, where) -> str:
+    """A case as a test of JUnit's; the count stands beside its name, which must not change from run to run."""
+    told = "".join(f"{escaped(line)}\n" for line in case_reasons(record, where))
+    count, tag, facts = f"[{record.count('pass', where)}/{record.trials} trials]", outcome or "system-out", {}
+    if outcome in ("failure", "error"):
+        endings = record.endings_of("fail" if outcome == "failure" else "incomplete", where)
+        _, check, reason = next(ending for ending in endings if ending != harness.NOT_RUN)
+        facts = {"type": check or reason.partition(":")[0],
+                 "message": f"{count} {why_not_passed({'check': check, 'reason': reason})}"}
+    else:
+        told = f"{count}\n{told}"
+    head = {"classname": kind, "name": name, "time": f"{math.fsum(amount(record, 'recorded_latency_s', where)):.6f}"}
+    return f"{opened('testcase', head)}{opened(tag, facts)}{told}</{tag}></testcase>\n"
+
+
+def junit_text(report, records, args):
+    """A suite of JUnit's a system, a test a case that passes by the policy with which a comparison folds it."""
+    words, passes = FOLDS[report["policy"]]
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
+    for number, (system, record) in enumerate(zip(report["systems"], map(compact, records))):
+        ends = [case_outcome(case, passes, record.trials) for case in system["per_case"].values()]
+        began, label = dig(system, "provenance", "started_at"), system["label"]
+        facts = {"name": label, "package": report["case_set"]["name"], "id": number, "hostname": "localhost",
+                 "tests": len(ends), "failures": ends.count("failure"), "errors": ends.count("error"),
+                 "skipped": ends.count("skipped"), "time": f"{math.fsum(amount(record, 'recorded_latency_s')):.6f}",
+                 **({"timestamp": began[:19]} if isinstance(began, str) else {})}
+        told = {"passes when": words, "trials": record.trials, "model": as_text(system["system"].get("model") or "")}
+        yield opened("testsuite", facts) + "\n<properties>"
+        yield "".join(f"{opened('property', {'name': key, 'value': value})}</property>" for key, value in told.items())
+        yield "</properties>\n"
+        for place, (name, outcome) in enumerate(zip(record.names, ends)):
+            yield test_case(name, f"{label}.{record.cases[name]}", outcome, record, record.of(place))
+        yield "<system-out/><system-err/></testsuite>\n"
+    yield "</testsuites>\n"
+
+
+FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text}
+
+
+def format_of(path):
+    """What writes the format that a path's suffix names, or None."""
+    return next((made for suffix, made in FORMATS.items() if path.lower().endswith(suffix)), None)
 
 
 # The command line
 
 def out_file(text: str) -> str:
     """An option's value as the path of a report whose suffix names a known format."""
-    if Path(text).suffix.lower() not in FORMATS:
+    if not format_of(text):
         raise argparse.ArgumentTypeError(f"{text!r} does not end in one of {', '.join(FORMATS)}, the known formats")
     if not Path(text).parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there: make it first")
@@ -1931,7 +1999,7 @@ def report_runs(argv=None) -> int:
     if args.failures:
         check_case(args, report, asked)
     for path in args.out:
-        FORMATS[Path(path).suffix.lower()](path, report, records)
+        harness.write_text(path, format_of(path)(report, records, args))
     print(*format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color)), sep="\n")
     return 0 if all(verdict["met"] for verdict in report["gates"]) else 1
 

@@ -5411,7 +5411,7 @@ class TheReportCommand(InFolder):
                 (("--allow-incomplete", "-1"), "error: argument --allow-incomplete: '-1' is not a whole number from 0 up\n"),
                 (("--allow-incomplete", "1.5"), "error: argument --allow-incomplete: '1.5' is not a whole number from 0 up\n"),
                 (("--price-in", "inf"), "error: argument --price-in: 'inf' is not a price from 0 up\n"),
-                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in one of .json, .html, .svg, the known formats\n"),
+                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in one of .json, .html, .svg, .xml, the known formats\n"),
                 (("--out", "nowhere/report.json"), "error: argument --out: the folder of 'nowhere/report.json' is not there: make it first\n"),
                 (("--out", "missing.json"), "error: --out missing.json: that file is read, give another name\n"),
                 (("--case", "a"), "error: --case needs --failures: it picks the case whose failures are shown\n"),
@@ -5460,6 +5460,51 @@ class TheReportCommand(InFolder):
 
         numbers(harness.read_json(out))
         self.assertEqual([number for number in re.findall(r"\d+\.\d+", text) if number not in told], [])
+
+
+class Formats(InFolder):
+    """What --out writes for other programs."""
+
+    def written(self, name, *records, words=()):
+        """The text of a report of run records, written by its command line in the format of a name."""
+        paths = [self.write(f"{number}.json", json.dumps(record)) for number, record in enumerate(records)]
+        ended = report_on(*paths, "--out", self.folder / name, *words)
+        self.assertEqual(ended.err, "")
+        return (self.folder / name).read_bytes().decode()
+
+    def junit(self, *records, words=()):
+        """{suite: {test: (element's tag, its message, its text)}} of a JUnit file, and each suite's own counts."""
+        root = xml.etree.ElementTree.fromstring(self.written("tests.xml", *records, words=words))
+        return {suite.get("name"): {test.get("name"): (test[0].tag, test[0].get("message"), test[0].text) for test in suite.iter("testcase")}
+                for suite in root}, [[suite.get(key) for key in ("tests", "failures", "errors", "skipped", "time")] for suite in root]
+
+    def test_a_case_is_a_test_of_junit(self):
+        suites, counts = self.junit(run_record({"good": "+++", "flaky": "-+-", "broken": "+!+", "odd": "x!.", "part": "++."}))
+        self.assertEqual(counts, [["5", "2", "1", "1", "6.500000"]])
+        self.assertEqual(suites["small"], {
+            "good": ("system-out", None, "[3/3 trials]\n"),
+            "flaky": ("failure", '[1/3 trials] triage-outcome: category is other',
+                      '2x  triage-outcome: category is other   trials 0 2\n'),
+            "broken": ("error", "[2/3 trials] TimeoutError: no answer", "1x  TimeoutError: no answer   trials 1\n"),
+            "odd": ("failure", "[0/3 trials] failure-criteria: needs_human is false",
+                    "1x  failure-criteria: needs_human is false   trials 0\n1x  TimeoutError: no answer   trials 1\n1x  NotRun: planned, but not in the log   trials 2\n"),
+            "part": ("skipped", None, "[2/3 trials]\n1x  NotRun: planned, but not in the log   trials 2\n")})
+
+    def test_a_test_of_junit_ends_by_the_policy(self):
+        for policy, ends in (("all", "system-out failure error skipped"), ("majority", "system-out system-out error skipped"),
+                             ("any", "system-out system-out error skipped")):
+            suites, _ = self.junit(run_record({"a": "+++", "b": "++-", "c": "!!!", "d": "..."}), words=("--require", policy))
+            self.assertEqual(" ".join(test[0] for test in suites["small"].values()), ends, policy)
+
+    def test_hostile_text_stays_text_in_junit(self):
+        records = [HostileText().record("x+", "!+"), HostileText().record("++", "++")]
+        made = report.build_report(records)
+        text = "".join(report.junit_text(made, records, None))
+        HostileText().assert_printable(text)
+        one, two = xml.etree.ElementTree.fromstring(text)
+        self.assertEqual((one.get("name"), two.get("name")), (f"{HARMLESS} (1)", f"{HARMLESS} (2)"))
+        self.assertEqual(one.find("testcase/failure").get("message"), f"[1/2 trials] {HARMLESS}: {HARMLESS}")
+        self.assertEqual(one.find("testcase/error").text, f"1x  {HARMLESS}   trials 0\n")
 
 
 # The page and the picture
