@@ -1499,7 +1499,10 @@ def begin_log(run, reader, header, taken, facts):
     if facts or told:
         header["environment"]["server"] = facts or told
     run.log.keep(reader)
-    run.log.append([{**header, "sync": run.log.sync_every or None, **entries}, *rows], at_once=True)
+    settings = {"sync": run.log.sync_every or None}
+    if harness.has(run.system, "keep_alive"):
+        settings["keep_alive"] = harness.as_text(run.system.keep_alive)
+    run.log.append([{**header, **settings, **entries}, *rows], at_once=True)
     sync_folder(run.log.path.parent)
     run.resume(rows)
 
@@ -2067,6 +2070,7 @@ def add_model(add) -> None:
         help="a sampling option, such as temperature=0.2; repeatable")
     add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
     add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+    add("--keep-alive", metavar="TIME", help="how long the server keeps the model after a call (default: 30m)")
 
 
 def add_run(add) -> None:
@@ -2209,14 +2213,15 @@ def asking_system(args, task, case_set):
 def chosen_system(args, task, case_set):
     """The system of the command line, with its options set."""
     system = asking_system(args, task, case_set)
-    if args.option or args.think or args.timeout_s is not None:
+    kept = [] if args.keep_alive is None else [args.keep_alive]
+    if args.option or args.think or args.timeout_s is not None or kept:
         if not harness.has(system, "configured"):
-            raise RunError(f"{system.name} has no options to set: --option, --think and --timeout-s are for "
-                           "Ollama models")
+            raise RunError(f"{system.name} has no options to set: --option, --think, --timeout-s and --keep-alive "
+                           "are for Ollama models")
         try:
-            system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s)
+            system = call_hook(system, "configured", dict(args.option), args.think, args.timeout_s, *kept)
         except RunError as error:
-            named = re.sub("^(timeout_s|think) ", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
+            named = re.sub("^(timeout_s|think|keep_alive) ", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
             raise harness.UsageError(named if named.startswith("--") else f"argument --option: {error}") from None
     options = system.options if harness.has(system, "options") else None
     if isinstance(options, dict) and options.get("temperature") == 0 and args.trials > 1:

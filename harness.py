@@ -80,7 +80,8 @@ ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str,
 AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # What must be the same for all trials of a run, else it is pointed out.
-RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature"}
+RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
+            "reloaded": "model loaded during the trial"}
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
 ABSENT = object()

@@ -50,6 +50,11 @@ WARM_TIMEOUT_S = 600.0
 # For questions that the server answers from memory.
 ASK_TIMEOUT_S = 10.0
 LONGEST_TIMEOUT_S = 86400.0
+KEEP_ALIVE = "30m"      # Ollama's own 5 minutes, or what a server was told instead, end in the middle of a run
+# A loaded model reports some milliseconds of load, a small one that has to be loaded nearly a second.
+RELOAD_S = 0.1
+# After such a pause, and not before, a trial is worth the question whether the model is still loaded.
+PAUSE_S = 10.0
 BUSY = (429, 502, 503, 504)
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 # An answer without logprobs has a few KB; what is far over that is not Ollama's.
@@ -390,6 +395,7 @@ class Server:
         self.located = None
         self.current = Current()
         self.tells_loaded = True    # older ones have no /api/ps
+        self.used_at = time.monotonic()
 
     def locate(self):
         """(Address, what the look-up says of it) of OLLAMA_HOST; the look-up is done once, not every time."""
@@ -464,7 +470,9 @@ class Server:
         try:
             if connection.sock is None:
                 connection.open(places, allowance)
-            return connection.exchange(method, path, body, allowance)
+            answer = connection.exchange(method, path, body, allowance)
+            self.used_at = time.monotonic()
+            return answer
         except SystemDown:
             with self.location_lock:
                 self.located = None     # the name may stand for another place by now
@@ -658,6 +666,14 @@ def timeout_value(seconds) -> float:
     return float(seconds)
 
 
+def keep_alive_value(given) -> str:
+    """How long the server keeps the model after a call, as Ollama writes it; RunError for what it cannot read."""
+    if not isinstance(given, str) or not re.fullmatch(r"-?([0-9]{1,9}|([0-9]{1,9}(\.[0-9]{1,9})?(ms|s|m|h))+)", given):
+        raise RunError(f"keep_alive is {json.dumps(given)}: it takes a time such as 30m or 1h30m, a number of seconds, "
+                       "or -1 for ever")
+    return given
+
+
 # The Ollama system
 
 def canonical_tag(tag):
@@ -706,11 +722,13 @@ class OllamaChat:
         self.pinned = digest is not None
         self.set_options = {}
         self.options = self.settled()
-        self.timeout_s = TIMEOUT_S
+        self.timeout_s, self.keep_alive = TIMEOUT_S, KEEP_ALIVE
         self.server = Server()
         self.server_version = None
         self.details = {}
         self.warmed = False
+        self.latest = None      # the messages that the server's cache holds
+        self.listed = self.unloaded = False     # whether the server has listed the model as loaded, and no longer does
 
     @property
     def model(self) -> str:
@@ -752,7 +770,7 @@ class OllamaChat:
         return system
 
     def configured(self, options: dict | None = None, think: str | None = None,
-                   timeout_s: float | None = None) -> "OllamaChat":
+                   timeout_s: float | None = None, keep_alive: str | None = None) -> "OllamaChat":
         """The same system with other settings; RunError names an option or a value that Ollama has not."""
         system = copy.copy(self)
         given = {name: option_value(name, value) for name, value in (options or {}).items()}
@@ -762,6 +780,8 @@ class OllamaChat:
         system.options = system.settled()
         if timeout_s is not None:
             system.timeout_s = timeout_value(timeout_s)
+        if keep_alive is not None:
+            system.keep_alive = keep_alive_value(keep_alive)
         system.server = Server()
         return system
 
@@ -803,12 +823,19 @@ class OllamaChat:
         """The messages to send for a case's input."""
         return [{**message, "content": harness.filled(message["content"], given)} for message in self.asked["messages"]]
 
-    def request(self, messages, seed, **options) -> bytes:
+    @property
+    def unloads_at_once(self) -> bool:
+        """Whether the server is told to keep the model for no time at all."""
+        return not re.search("[1-9]", self.keep_alive)
+
+    def request(self, messages, seed, keep_alive=None, **options) -> bytes:
         """The body of POST /api/chat for these messages."""
+        keep_alive = keep_alive or self.keep_alive
         options = {**self.options, "seed": seed, **options}
         think, schema = options.pop("think"), self.asked.get("schema")
         return json.dumps({"model": self.name, "messages": messages, "stream": False, "think": think,
                            **({} if schema is None else {"format": schema}), "truncate": False, "shift": False,
+                           "keep_alive": int(keep_alive) if keep_alive.lstrip("-").isdigit() else keep_alive,
                            "options": options}).encode("ascii")
 
     def sent(self, case: dict, trial: int) -> dict:
@@ -853,8 +880,9 @@ class OllamaChat:
     def warm(self, messages) -> None:
         """Have a request answered with one token, discarded: the model is loaded, its cache filled."""
         with self.server.lock:
-            self.warmed = True
-        body = self.request(messages, self.seed_for(0), num_predict=1)
+            self.warmed, self.unloaded, self.latest = True, False, messages
+        # What is warm has to stay so until the trial that it is for.
+        body = self.request(messages, self.seed_for(0), KEEP_ALIVE if self.unloads_at_once else None, num_predict=1)
         self.send(body, max(WARM_TIMEOUT_S, self.timeout_s), {})
 
     def check_model(self) -> None:
@@ -873,23 +901,32 @@ class OllamaChat:
             raise SystemDown(f"{self.name} does not answer a probe ({error}): see the server's log, "
                              "and restart it with `ollama serve`", may_return=True) from error
 
+    def rewarm(self, messages) -> bool:
+        """Put the server's cache where a trial of these messages left it; whether they ever reached the model."""
+        try:
+            self.warm(messages)
+        except ContextOverflow:
+            return False
+        except (ReplyError, TimeoutError):
+            pass        # the trial itself left the cache like this
+        return True
+
     def prime(self, cases) -> None:
         """Put the server's cache where the trials before had it; cases are theirs, the latest last."""
         for case in reversed(cases):
             try:
-                self.warm(self.messages(message_of(case)))
-            except (Rejection, ContextOverflow):
-                continue        # neither ever reached the model
-            except (ReplyError, TimeoutError):
-                pass        # the trial itself left the cache like this
-            return
+                messages = self.messages(message_of(case))
+            except Rejection:
+                continue
+            if self.rewarm(messages):
+                return
 
     def server_facts(self) -> dict:
         """What the server says of the model: {quantization_level, parameter_size, context_length, gpu_percent}."""
         facts = {key: self.details[key] for key in ("quantization_level", "parameter_size")
                  if isinstance(self.details.get(key), str)}
         try:
-            loaded = entry_of(self.name, self.server.loaded() or []) or {}
+            loaded = entry_of(self.name, self.loaded()) or {}
         except SystemDown:      # a description is no reason to stop: the next trial is
             loaded = {}
         if is_count(loaded.get("context_length")):
@@ -915,6 +952,11 @@ class OllamaChat:
             came_back, self.server_version = self.server_version is not None, self.server.version()
             if came_back:
                 self.check_digest()     # it may hold another model under the tag by now
+                self.loaded()
+        elif self.latest and time.monotonic() - self.server.used_at > PAUSE_S:
+            self.loaded()
+        if self.latest and not self.warmed and (self.unloaded or self.unloads_at_once):
+            self.rewarm(self.latest)
         self.server.current.ready = True
 
     def respond(self, case: dict, trial: int) -> Answer:
@@ -926,23 +968,33 @@ class OllamaChat:
         told = {"seed": seed, "temperature": self.options["temperature"],
                 "server_version": self.server_version, "timeout_s": self.timeout_s,
                 "after_prime": self.take_warmed()}
-        facts = {}
+        facts, self.latest = {}, messages
         try:
             answer = self.send(self.request(messages, seed), self.timeout_s, told)
             current.ended_as = "answered"
             facts = facts_of(answer)
+            if facts.get("load_duration_s", 0) > RELOAD_S:
+                told["reloaded"] = True
             return Answer(output_of(answer, facts, self.schema is not None), {**facts, **told})
         except (ReplyError, TimeoutError, ValueError) as error:
             current.ended_as = current.ended_as or "broken"
             error.metadata = {**facts, **told}
             raise
 
+    def loaded(self) -> list:
+        """The models that the server holds in memory, as far as it tells; notes whether ours is no longer there."""
+        models = self.server.loaded()
+        if models is not None:
+            same = any(self.digest and digest_of(model).startswith(self.digest) for model in models)
+            self.unloaded, self.listed = self.listed and not same, self.listed or same      # one in a cloud never is
+        return models or []
+
     def is_loaded(self) -> bool:
         """Whether what the server holds in memory proves that the model to be measured is what answered.
 
         A tag that was given another model can be listed with both, and a model under another tag of its own. So
         another model beside it proves nothing; SystemDown when only another one is there under the tag."""
-        models = self.server.loaded() or []
+        models = self.loaded()
         ours = [digest_of(model) for model in models if canonical_tag(model["name"]) == canonical_tag(self.name)]
         same = [model for model in models if self.digest and digest_of(model).startswith(self.digest)]
         if self.digest and any(ours) and not same:

@@ -757,6 +757,8 @@ def notes(system) -> list:
                      f"({' and '.join(at_once)} workers): a server that batches them may answer otherwise than alone")
     elif at_once:
         found.append(f"the trials ran with {' and '.join(at_once)} workers")
+    if "true" in ran_on.get("reloaded", ()):
+        found.append(f"{plural(ran_on['reloaded']['true'], 'model call')} had to load the model, which can change an answer")
     if system["trials_per_case"] > 1 and {"0", "0.0"} & set(ran_on.get("temperature", ())):
         found.append("the temperature is 0: the seed changes nothing, so the trials of a case are one trial")
     subset, again = dig(system, "provenance", "subset"), dig(system, "provenance", "run_again")

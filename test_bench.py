@@ -2792,6 +2792,8 @@ class FakeOllama:
     usual is the reply to a chat once the given ones are used up: a dict, or a function of (request, number of
     the chat, from 0) that returns one. others maps the other paths to their replies, or functions that return
     them. A chat loads the model that its tag has then, which stays loaded; repoint() gives a tag another one.
+    keep_alive 0 is honoured, in a request or else as the server's own; forgets unloads after every chat all the same;
+    cold is the load_duration of a chat that has to load.
     requests logs every request as {method, path, headers, body (from JSON), connection (its number, from 0)}; chats are
     the bodies of the chats, answered the digests that were asked. stop() ends it like a killed server; start() brings it back at the same port, logs kept."""
 
@@ -2799,6 +2801,7 @@ class FakeOllama:
         details = {"parameter_size": "134.52M", "quantization_level": "Q4_1"}
         self.listed = [{"name": name, "digest": digest, "details": details} for name, digest in models.items()]
         self.loaded, self.answered = [], []
+        self.keep_alive, self.forgets, self.cold = None, False, 1356485
         self.replies, self.usual = list(replies), usual or {}
         self.others = {"/api/version": {"body": {"version": "0.33.0"}}, "/api/tags": {"body": {"models": self.listed}},
                        "/api/ps": lambda: {"body": {"models": self.loaded}}}
@@ -2824,13 +2827,18 @@ class FakeOllama:
                 model["digest"] = digest
 
     def load(self, request):
-        """Load the model of a chat, unless it is loaded under whatever name."""
+        """Load the model of a chat, unless it is loaded under whatever name; whether it had to be."""
         digests = {model["name"].lower(): model["digest"] for model in self.listed}
         digest = digests.get(request["body"]["model"].lower())
         self.answered.append(digest)
-        if digest and all(model["digest"] != digest for model in self.loaded):
+        cold = digest and all(model["digest"] != digest for model in self.loaded)
+        if cold:
             self.loaded = [*self.loaded, {"name": request["body"]["model"], "digest": digest, "size": 200, "size_vram": 50,
                                           "context_length": 4096}]
+        kept = request["body"].get("keep_alive", self.keep_alive)
+        if self.forgets or kept == 0:
+            self.loaded = [model for model in self.loaded if model["digest"] != digest]
+        return cold
 
     def start(self):
         self.listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
@@ -2905,11 +2913,12 @@ class FakeOllama:
             if not request["path"].endswith("/api/chat"):
                 reply = self.others.get(request["path"].removeprefix("/ollama"), {"status": 404, "body": ""})
                 return reply() if callable(reply) else reply
-            self.load(request)
+            load_duration = self.cold if self.load(request) else 1356485
             number, self.chatted = self.chatted, self.chatted + 1
             if self.replies:
                 return self.replies.pop(0)
-        return self.usual(request, number) if callable(self.usual) else self.usual
+        reply = self.usual(request, number) if callable(self.usual) else self.usual
+        return reply or {"body": chat_body(load_duration=load_duration)}
 
     def _bytes_of(self, reply):
         status = reply.get("status", 200)
@@ -3173,7 +3182,7 @@ class OneRequest(unittest.TestCase):
                                "category": {"type": "string", "enum": ["billing", "delivery", "account", "other"]},
                                "needs_human": {"type": "boolean"}},
                            "required": ["category", "needs_human"], "additionalProperties": False},
-                "truncate": False, "shift": False,
+                "truncate": False, "shift": False, "keep_alive": "30m",
                 "options": {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096, "seed": 1003}}])
             self.assertEqual(answer, Answer(GOOD, {
                 "reply": '{"category": "billing", "needs_human": false}',
@@ -3470,7 +3479,7 @@ class ConnectionAndDeadline(unittest.TestCase):
                 system.timeout_s = 30
                 self.assertEqual([verdict(system)[0] for _ in range(2)], ["Answer"] * 2)
                 self.assertEqual([path.removeprefix("/api/") for path in server.paths],
-                                 ["version", "chat", "version", "tags", "chat", "chat"])
+                                 ["version", "chat", "version", "tags", "ps", "chat", "chat"])
 
     def test_another_model_under_the_tag_after_a_break_stops_the_run(self):
         with FakeOllama() as server:
@@ -3804,7 +3813,7 @@ class Confirming(InFolder):
             self.assertEqual([(one["digest"], one["server_version"]) for one in told],
                              [(self.mine[:12], version) for version in ("0.33.0", "0.33.0", "0.34.1", "0.34.1")])
             self.assertEqual([path.removeprefix("/api/") for path in server.paths],
-                             ["version", "chat", "ps", "tags", "chat", "ps", "version", "tags", "chat", "ps", "chat", "ps"])
+                             ["version", "chat", "ps", "tags", "chat", "ps", "version", "tags", "ps", "chat", "ps", "chat", "ps"])
 
     def test_what_is_asked_beside_a_trial_is_in_no_latency(self):
         with FakeOllama({}, {"cut": 0}) as server:
@@ -3849,6 +3858,84 @@ class Confirming(InFolder):
                     self.assertTrue(refusal(self, system.confirm).may_return)
                 else:
                     self.assertEqual(system.confirm(), {})
+
+
+class KeepAlive(InFolder):
+    """A model stays loaded through a run, or the rows say which trials had to load it."""
+    development = harness.load_cases(CASE_FILE, triage_task)
+
+    def run_on(self, server, trials=2, **settings):
+        """The metadata of the model calls of a run, on a stand-in whose loads take a second."""
+        server.cold = 10 ** 9
+        with server, mock.patch("os.fsync"):
+            bench.run_bench(small(**settings), self.development, ["development"], trials, self.log, task=triage_task)
+        return [row["metadata"] for row in self.rows() if "reply" in row["metadata"]]
+
+    def test_a_server_that_keeps_nothing_of_its_own_accord_is_told_to(self):
+        server = FakeOllama()
+        server.keep_alive = 0
+        rows = self.run_on(server)
+        self.assertEqual([row.get("reloaded") for row in rows], [None] * 14)
+        self.assertEqual({chat["keep_alive"] for chat in server.chats}, {"30m"})
+        self.assertEqual(bench.read_log(self.log)[0]["keep_alive"], "30m")
+
+    def test_where_it_is_to_keep_nothing_every_trial_is_primed(self):
+        server = FakeOllama()
+        rows = self.run_on(server, keep_alive="0")
+        self.assertEqual([(row["after_prime"], row.get("reloaded")) for row in rows], [(True, None)] * 14)
+        self.assertEqual([chat["keep_alive"] for chat in server.chats], ["30m"] + ["30m", 0] * 14)
+        self.assertEqual([chat["messages"] for chat in server.chats[3::2]], [chat["messages"] for chat in server.chats[2:-1:2]])
+        self.assertEqual(bench.read_log(self.log)[0]["keep_alive"], "0")
+
+    def test_a_reload_that_cannot_be_known_before_is_said_in_the_row_and_counted(self):
+        server = FakeOllama()
+        server.forgets = True
+        rows = self.run_on(server)
+        self.assertEqual([row.get("reloaded") for row in rows], [True] * 14)
+        status, out, err = called(report, self.log)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("note: 14 model calls had to load the model, which can change an answer\n", out)
+
+    def test_a_model_that_was_unloaded_meanwhile_is_primed_before_the_next_trial(self):
+        with FakeOllama() as server, skipping_time() as skip:
+            server.cold = 10 ** 9
+            system = small()
+            system.check_model()
+            told = []
+            for trial in range(3):
+                told.append(harness.attempt(system, CASE, trial)["metadata"])
+                if trial == 0:
+                    server.loaded = []
+                skip(11)
+        self.assertEqual([(one["after_prime"], one.get("reloaded")) for one in told], [(True, None), (True, None), (False, None)])
+
+    def test_a_server_that_came_back_is_primed_and_a_model_that_is_never_listed_is_not(self):
+        for listed in (True, False):
+            with FakeOllama() as server:
+                system = small()
+                system.check_model()
+                if not listed:
+                    server.others["/api/ps"] = {"body": {"models": []}}
+                harness.attempt(system, CASE, 0)
+                server.stop()
+                server.loaded = []
+                server.start()
+                told = [harness.attempt(system, CASE, trial)["metadata"]["after_prime"] for trial in (1, 2)]
+                self.assertEqual(told, [listed, False])
+
+    def test_another_time_is_another_setting_and_no_other_plan(self):
+        for given, sent in (("1h30m", "1h30m"), ("-1", -1), ("600", 600), ("0s", "0s"), ("1.5h", "1.5h")):
+            with FakeOllama() as server:
+                system = small(keep_alive=given)
+                system.respond(CASE, 0)
+                self.assertEqual((server.chats[0]["keep_alive"], harness.system_identity(system)), (sent, harness.system_identity(small())))
+        for given in ("30 m", "", "m", "1d", "1.5", "--1"):
+            with self.assertRaises(RunError) as caught:
+                small(keep_alive=given)
+            self.assertEqual(str(caught.exception), f'keep_alive is "{given}": it takes a time such as 30m or 1h30m, a number of seconds, or -1 for ever')
+        for words, message in ((("--model", "m", "--keep-alive", "x"), 'error: --keep-alive is "x": it takes a time such as'),
+                               (("--keep-alive", "5m"), "error: bayes has no options to set: --option, --think, --timeout-s and --keep-alive are")):
+            self.assertIn(message, called(bench, *words)[2])
 
 
 class Settings(unittest.TestCase):
