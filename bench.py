@@ -2496,5 +2496,10 @@ def main(argv=None) -> int:
         return 128 + stop.signum
 
 
-if __name__ == "__main__":
+def script():
+    """The program as a command, and the start of a zip archive."""
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    script()

@@ -36,6 +36,7 @@ import keyword
 import math
 import operator
 import os
+import platform
 import re
 import threading
 import time
@@ -193,10 +194,15 @@ def parse_json(text: str):
         raise ValueError("nested too deeply") from None
 
 
+def own_file(path) -> bytes:
+    """A file of the tool, which may lie in a zip archive that Python runs."""
+    return __loader__.get_data(str(path))
+
+
 def read_text(path) -> str:
     """The text of a UTF-8 file without its byte-order mark; RunError when it is no UTF-8."""
     try:
-        data = Path(path).read_bytes()
+        data = own_file(path) if path == DEFAULT_CASES else Path(path).read_bytes()
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise RunError(f"{path}: this is UTF-16 text: save it as UTF-8")
         return data.decode("utf-8-sig")
@@ -1002,7 +1008,7 @@ def task_identity(task) -> dict:
     A guard at a module's end grades nothing and is left out."""
     if isinstance(task, DataTask):
         return {"name": task.NAME, "sha256": sha256(canonical([CHECKS_VERSION, task.schema, task.extract, task.compare]))}
-    source = Path(task.__file__).read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    source = getattr(task, "__loader__", __loader__).get_data(str(task.__file__)).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     source = re.sub(rb'\n\n+if __name__ == "__main__":\n(?:[ \t].*\n|\n)*\Z', b"\n", source)
     return {"name": task.NAME, "sha256": hashlib.sha256(source).hexdigest()}
 
@@ -2027,6 +2033,23 @@ def pass_rate(by_case: list, each: list) -> dict:
 
 # The command line, shared by the scripts
 
+def version() -> str:
+    """What tells two copies of the tool apart: the versions of its formats and a hash of its code; and the Python."""
+    code = {name: own_file(HERE / f"{name}.py") for name in ("harness", "bench", "report", "model_triage", "triage_task")}
+    formats = [f"{name} {found[1].decode()}" for name, text in code.items()
+               for found in [re.search(rb'^[A-Z]+_VERSION = "(.+)"', text, re.MULTILINE)] if found]
+    digest = hashlib.sha256(b"".join(code.values()).replace(b"\r\n", b"\n")).hexdigest()
+    return f"{', '.join(formats)}, code {digest[:12]}, Python {platform.python_version()}"
+
+
+class Version(argparse.Action):
+    """Say which version this is, made only when somebody asks."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print(version())
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help is the module's docstring and whose errors are one line."""
 
@@ -2034,6 +2057,7 @@ class Parser(argparse.ArgumentParser):
         """hint says of an unknown option what to give in its place, where it knows."""
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
         self.hint = hint
+        self.add_argument("--version", action=Version, nargs=0, help="say which version this is and exit")
 
     def error(self, message):
         unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
@@ -2087,6 +2111,8 @@ def as_word(path) -> str:
 def beside_caller(name: str) -> str:
     """A script of the tool as its caller has to name it: beside the script that is running."""
     folder, running = os.path.split(sys.argv[0])
+    if running.endswith(".pyz"):        # a zip archive, which holds all of them but starts as one
+        return os.path.join(folder, Path(name).with_suffix(".pyz"))
     return os.path.join(folder, name) if (HERE / running).suffix == ".py" and (HERE / running).exists() else name
 
 
@@ -2153,7 +2179,12 @@ def main(argv=None) -> int:
     return run_command(run, argv)
 
 
-if __name__ == "__main__":
+def script():
+    """The program as a command, and the start of a zip archive."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, terminate)
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    script()

@@ -2011,7 +2011,12 @@ def main(argv=None) -> int:
     return harness.run_command(report_runs, argv)
 
 
-if __name__ == "__main__":
+def script():
+    """The program as a command, and the start of a zip archive."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, harness.terminate)
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    script()

@@ -27,6 +27,7 @@ import threading
 import time
 import unittest
 import xml.etree.ElementTree
+import zipapp
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -6366,6 +6367,28 @@ class PythonsAndPrograms(unittest.TestCase):
             done = script(name)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertRegex(done.stderr, rf"^error: {name} .*: python3 bench.py .*\n$")
+
+    def test_every_program_says_its_version_by_what_its_code_is(self):
+        told = {script(name, "--version").stdout for name in ("bench.py", "report.py", "harness.py")}
+        self.assertEqual(len(told), 1)
+        self.assertRegex(told.pop(), rf"^harness 1, bench 2, report 2, code [0-9a-f]{{12}}, Python {re.escape(sys.version.split()[0])}\n$")
+        with mock.patch.object(harness, "own_file", lambda path: Path(path).read_bytes() + b"#"):
+            self.assertNotEqual(harness.version(), script("bench.py", "--version").stdout.strip())
+
+    def test_a_zip_archive_of_the_folder_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            for name in ("bench", "report"):
+                zipapp.create_archive(HERE, folder / f"{name}.pyz", main=f"{name}:script",
+                                      filter=lambda path: str(path) == "cases.json" or path.suffix == ".py" and path.name != "test_bench.py")
+            def run(name, *words):
+                return subprocess.run([sys.executable, f"{name}.pyz", *words], cwd=folder, capture_output=True, encoding="utf-8", timeout=60,
+                                      check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+            done = run("bench", "--trials", "2")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("report  python3 report.pyz runs/bayes.jsonl\n", done.stdout)
+            self.assertEqual(run("report", "runs/bayes.jsonl", "--require", "all").returncode, 1)
+            self.assertEqual(bench.read_log(folder / "runs/bayes.jsonl")[0]["task"]["sha256"], harness.task_identity(triage_task)["sha256"])
 
     def test_a_guard_at_its_end_is_no_part_of_what_a_task_is(self):
         with tempfile.TemporaryDirectory() as folder:
