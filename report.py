@@ -23,6 +23,8 @@ if __name__ == "__main__":
 import harness      # the first import, since it refuses a Python that is too old for the others
 
 import argparse
+import csv
+import io
 import json
 import math
 import operator
@@ -1888,7 +1890,35 @@ def junit_text(report, records, args):
     yield "</testsuites>\n"
 
 
-FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text}
+CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in",
+               "tokens_out", "reply")
+
+
+def cell(value):
+    """A value in a table: a text that no spreadsheet takes for a formula, with no control but its line breaks."""
+    if value is None or is_number(value):
+        return value
+    text = "\n".join(map(printable, as_text(value).replace("\r\n", "\n").split("\n")))
+    formula = text.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
+    return f"'{text}" if formula and not harness.NUMBER.fullmatch(text) else text
+
+
+def csv_text(report, records, args):
+    """A row a trial, as RFC 4180 wants it; its reply is what the model said, or else the output."""
+    yield "\ufeff" * args.excel + ",".join(CSV_COLUMNS) + "\r\n"
+    for system, record in zip(report["systems"], records):
+        for name, rows in case_rows(record):
+            page = io.StringIO()
+            write = csv.writer(page).writerow
+            for row in rows:
+                told = row["metadata"]
+                write(map(cell, (system["label"], name, row["class"], row["trial"], row["verdict"], row["check"], row["reason"],
+                                 told.get("seed"), told["recorded_latency_s"], told.get("prompt_eval_count"),
+                                 told.get("eval_count"), told.get("reply", row["output"]))))
+            yield page.getvalue()
+
+
+FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text, ".csv": csv_text}
 
 
 def format_of(path):
@@ -1937,6 +1967,7 @@ def parse_args(argv):
     add("--case", metavar="ID", help="with --failures: of this case only, uncut")
     add("--out", type=out_file, action="append", default=[], metavar="FILE",
         help=f"write the report too, in the format of the suffix ({', '.join(FORMATS)}); repeatable")
+    add("--excel", action="store_true", help="begin a .csv with the byte-order mark by which Excel knows UTF-8")
     add("--require", choices=FOLDS, help="gate: each case must pass so; also how a comparison folds a case")
     add("--min", type=minimum, action="append", default=[], metavar="pass@K=X",
         help="gate: pass@K (or pass^K) is at least X; repeatable")
@@ -1961,6 +1992,8 @@ def parse_args(argv):
         parser.error("--margin needs --no-worse-than: the baseline that it is measured from")
     if len(args.runs) > 1 and any(Path(path).suffix.lower() == ".svg" for path in args.out):
         parser.error("argument --out: an .svg shows one system: give one run, or an .html for all of them")
+    if args.excel and csv_text not in map(format_of, args.out):
+        parser.error("--excel needs --out with a name that ends in .csv")
     read = {os.path.realpath(path) for path in (*args.runs, args.cases, args.no_worse_than) if path}
     for path in args.out:
         if os.path.realpath(path) in read:

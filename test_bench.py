@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import copy
+import csv
 import dataclasses
 import errno
 import fnmatch
@@ -5499,9 +5500,10 @@ class TheReportCommand(InFolder):
                 (("--allow-incomplete", "-1"), "error: argument --allow-incomplete: '-1' is not a whole number from 0 up\n"),
                 (("--allow-incomplete", "1.5"), "error: argument --allow-incomplete: '1.5' is not a whole number from 0 up\n"),
                 (("--price-in", "inf"), "error: argument --price-in: 'inf' is not a price from 0 up\n"),
-                (("--out", "report.txt"), "error: argument --out: 'report.txt' does not end in one of .json, .html, .svg, .xml, the known formats\n"),
+                (("--out", "report.txt"), f"error: argument --out: 'report.txt' does not end in one of {', '.join(report.FORMATS)}, the known formats\n"),
                 (("--out", "nowhere/report.json"), "error: argument --out: the folder of 'nowhere/report.json' is not there: make it first\n"),
                 (("--out", "missing.json"), "error: --out missing.json: that file is read, give another name\n"),
+                (("--excel", "--out", "a.json"), "error: --excel needs --out with a name that ends in .csv\n"),
                 (("--case", "a"), "error: --case needs --failures: it picks the case whose failures are shown\n"),
                 (("--failure",), 'error: unrecognized arguments: --failure; did you mean "--failures"?\n')):
             with self.subTest(words=words):
@@ -5593,6 +5595,33 @@ class Formats(InFolder):
         self.assertEqual((one.get("name"), two.get("name")), (f"{HARMLESS} (1)", f"{HARMLESS} (2)"))
         self.assertEqual(one.find("testcase/failure").get("message"), f"[1/2 trials] {HARMLESS}: {HARMLESS}")
         self.assertEqual(one.find("testcase/error").text, f"1x  {HARMLESS}   trials 0\n")
+
+    def table(self, *records, words=()):
+        """The rows of a CSV file, its head first."""
+        return list(csv.reader(io.StringIO(self.written("trials.csv", *records, words=words), newline=""), strict=True))
+
+    def test_a_trial_is_a_row_of_csv(self):
+        told = {"seed": 1000, "prompt_eval_count": 12, "eval_count": 3, "reply": 'a "b",\r\nc'}
+        one, two = run_record({"a": "+-"}, "one", metadata=told), run_record({"a": "!."}, "two")
+        self.assertEqual(self.table(one, two), [
+            ["system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in", "tokens_out", "reply"],
+            ["one", "a", "billing", "0", "pass", "", "", "1000", "0.5", "12", "3", 'a "b",\nc'],
+            ["one", "a", "billing", "1", "fail", "triage-outcome", "category is other", "1000", "0.5", "12", "3", 'a "b",\nc'],
+            ["two", "a", "billing", "0", "incomplete", "", "TimeoutError: no answer", "", "0.5", "", "", ""],
+            ["two", "a", "billing", "1", "incomplete", "", "NotRun: planned, but not in the log", "", "", "", "", ""]])
+        self.assertEqual(self.written("trials.csv", run_record({"a": "+"})).splitlines(keepends=True)[1],
+                         'small,a,billing,0,pass,,,,0.5,,,"{""category"": ""billing""}"\r\n')
+
+    def test_a_spreadsheet_gets_no_formula(self):
+        for reply, cell in (("=1+1", "'=1+1"), ("@SUM(A1)", "'@SUM(A1)"), ("-2+3", "'-2+3"), ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+                            ("\t=1", "\\t=1"), (" =1", "' =1"), ("\n=1", "'\n=1"), ("＝1", "'＝1"), ("-5", "-5"), ("+4.5e3", "+4.5e3"),
+                            ("a\ud800\x00b", r"a\ud800\x00b"), (["=1"], '["=1"]'), (True, "true")):
+            rows = self.table(run_record({"=a": "+"}, "-n", metadata={"reply": reply}))
+            self.assertEqual((rows[1][:2], rows[1][-1]), (["'-n", "'=a"], cell))
+
+    def test_excel_gets_a_byte_order_mark_where_asked_for(self):
+        plain, marked = (self.written("trials.csv", run_record({"a": "+"}), words=words) for words in ((), ("--excel",)))
+        self.assertEqual((plain[:6], marked), ("system", "\ufeff" + plain))
 
 
 # The page and the picture
