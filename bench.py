@@ -1563,10 +1563,11 @@ def run_pending(run, reader, header, taken, signals):
 
 @dataclass(frozen=True)
 class Terminal:
-    """How a stream is written to: its width in columns, whether in colour, and its glyph for each verdict."""
+    """How a stream is written to: its width in columns, whether in colour, its glyph for each verdict, its lines if any."""
     width: int
     colour: bool
     glyphs: dict
+    height: float = math.inf
 
     def paint(self, text: str, meaning: str) -> str:
         """The text in the colour of a verdict, where there is colour."""
@@ -1606,6 +1607,32 @@ def columns(text: str) -> int:
     return width
 
 
+def fold(texts, term, most=None) -> list:
+    """The lines of texts made printable, broken at spaces to the terminal's width, each cut after most lines."""
+    lines = []
+    for text in texts:
+        text = printable(text)
+        if term.glyphs is ASCII_GLYPHS:
+            text = text.encode("ascii", "backslashreplace").decode()
+        indent = " " * (len(text) - len(text.lstrip(" ")) + 2)
+        start, count, lead = 0, 0, ""
+        while start < len(text):
+            end, room = start, term.width - len(lead)
+            while end < len(text) and columns(text[end]) <= room:
+                room -= columns(text[end])
+                end += 1
+            count += 1
+            if end < len(text) and count == most:
+                lines.append(term.cut(lead + text[start:end + 1], term.width))
+                break
+            space = text.rfind(" ", start, end + 1)
+            if end < len(text) and text[start:max(space, start)].strip():
+                end = space
+            lines.append(lead + text[start:end])
+            start, lead = end + (text[end:end + 1] == " "), indent
+    return lines
+
+
 def wants_colour(stream, choice: str) -> bool:
     """Whether to colour: what --color says, else the environment, else whether the stream is a terminal."""
     if choice != "auto":
@@ -1624,12 +1651,13 @@ def terminal(stream, color: str = "auto") -> Terminal:
         glyphs = VERDICT_GLYPHS
     except (UnicodeEncodeError, LookupError):
         glyphs = ASCII_GLYPHS
-    width = 80
+    width, height = 80, math.inf
     try:
-        width = os.get_terminal_size(stream.fileno()).columns or 80
+        size = os.get_terminal_size(stream.fileno())
+        width, height = size.columns or 80, size.lines or math.inf
     except (OSError, ValueError, AttributeError):
         pass        # no terminal: a file, a pipe, a test
-    return Terminal(max(width, 60), wants_colour(stream, color), glyphs)
+    return Terminal(max(width, 60), wants_colour(stream, color), glyphs, height)
 
 
 def verdicts_by_case(record: dict) -> dict:
@@ -1714,8 +1742,7 @@ def format_grid(record: dict, term: Terminal, column=None) -> list:
 
 def how_often(verdicts) -> str:
     """How often a case passed in the trials that ran: "sometimes", "never", "always"; "not run" where none did."""
-    won, ran = verdicts.count("pass"), len(verdicts) - verdicts.count("not run")
-    return "not run" if not ran else "never" if not won else "always" if won == ran else "sometimes"
+    return harness.how_often(verdicts.count("pass"), len(verdicts) - verdicts.count("not run"))
 
 
 def telling_cases(by_case, most=MOST_ROWS) -> tuple:
@@ -1777,6 +1804,90 @@ def format_latency(seconds: float) -> str:
     """A latency in a unit that suits it: "0.44 s", "0.1 ms"."""
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.3g} ms"
 
+
+# The headline
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: "1 case", "9 cases"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def span(interval, signed="") -> str:
+    """An interval in words: "0.72 to 1.00"."""
+    return f"{interval[0]:{signed}.2f} to {interval[1]:{signed}.2f}"
+
+
+def in_columns(rows) -> list:
+    """Lines of a label and other texts, each column as wide as its widest text."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    widths[0] = max(widths[0], 36)
+    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def steady_words(figures) -> str:
+    """How many cases passed always, sometimes and never: "9 cases: 4 always, 5 sometimes, 0 never passed"."""
+    often, free = figures["steadiness"], figures["cases"] - figures["model_calls"]["cases"]
+    told = f"{often['always']} always, {often['sometimes']} sometimes, {often['never']} never passed"
+    told += f", {often['not run']} not run" if often["not run"] else ""
+    told += f"; {free} need{'s' * (free == 1)} no model call" if free else ""
+    return f"{plural(figures['cases'], 'case')}: {told}"
+
+
+def rates(figures) -> list:
+    """(what for, passed, trials, 95 % interval or None, why none) a row, model calls before all cases; [] for a stopped run.
+
+    Where some cases need no model call, the rows are of the others, and a last one tells what all come to."""
+    rate, calls, trials = figures["pass_rate"], figures["model_calls"], figures["trials_per_case"]
+    if not rate:
+        return []
+    won, cases = sum(figures["passed_per_trial"]), figures["cases"]
+    some = 0 < calls["cases"] < cases
+    first, passed, count = (calls, calls["pass"], calls["cases"]) if some else (rate, won, cases)
+    alone = "none: one trial a case"
+    like, these = ("it", "this case") if count == 1 else ("these", f"these {count} cases")
+    rows = [(f"{these}, new trials", passed, count * trials, first["same_cases"], alone),
+            (f"new cases like {like}", passed, count * trials, first["new_cases"], "none: one case")]
+    if some:
+        free = cases - count
+        told = f"with the {plural(free, 'case')} that need{'s' * (free == 1)} none"
+        rows.append((told, won, cases * trials, rate["same_cases"], alone))
+    return rows
+
+
+def outline(by_case: dict, refused) -> dict:
+    """What a headline tells of {case_id: [verdict of each trial]}, some of which must be refused."""
+    return harness.outline([[verdict == "pass" for verdict in verdicts] for verdicts in by_case.values()],
+                           [verdicts.count("not run") for verdicts in by_case.values()], [case in refused for case in by_case])
+
+
+def one_trial_words(figures) -> str:
+    """What a single trial would have said; "" where there was only one."""
+    each = figures["passed_per_trial"] or []
+    reach = f"{min(each)} to {max(each)}" if each and min(each) < max(each) else f"{min(each, default=0)}"
+    return f"one trial alone would have said {reach} of {figures['cases']}" if len(each) > 1 else ""
+
+
+def rate_words(figures) -> str:
+    """What passed, of all trials or of those that reached a model: "passed 53 of 70 model calls: 0.757"."""
+    _, won, of, *_ = rates(figures)[0]
+    calls = " model calls" if of < figures["cases"] * figures["trials_per_case"] else ""
+    return f"passed {won} of {of}{calls}: {won / of:.3f}"
+
+
+def headline(figures) -> list:
+    """The lines that a run ends with and a report begins with: how steady the cases are, the pass rate with its
+    intervals, what one trial alone would have said."""
+    rows, lines = rates(figures), [steady_words(figures)]
+    if rows:
+        table = [(rate_words(figures), "95 % interval")]
+        for words, won, of, interval, why in rows:
+            told = f": {won} of {of}, {won / of:.3f}" if of > rows[0][2] else ""
+            table.append((f"  {words}{told}", span(interval) if interval else why))
+        lines += in_columns(table)
+    return lines + [f"  {text}" for text in [one_trial_words(figures)] if text]
+
+
+# What the terminal shows while trials run
 
 def up(rows) -> str:
     """What moves a terminal's cursor up."""
@@ -2377,7 +2488,8 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     if not counts["already_logged"] + counts["ran"]:
         return
     if progress.verdicts:
-        print("", *grid_lines(progress.verdicts, progress.refuses, terminal(sys.stdout, args.color)), "", sep="\n")
+        term, found = terminal(sys.stdout, args.color), (progress.verdicts, progress.refuses)
+        print("", *grid_lines(*found, term), "", *fold(headline(outline(*found)), term), "", sep="\n")
     if is_hopeless(progress.calls):
         print(printable(hopeless_text(system, progress.calls)))
     regraded = identity_in(progress.header) not in (None, harness.task_identity(task))

@@ -2031,6 +2031,32 @@ def pass_rate(by_case: list, each: list) -> dict:
             "effective_trials": {"same_cases": worth and round(worth, 2)}, "narrowed_by": narrows}
 
 
+def how_often(won: int, ran: int) -> str:
+    """How often a case passed in the trials that ran: "sometimes", "never", "always"; "not run" where none did."""
+    return "not run" if not ran else "never" if not won else "always" if won == ran else "sometimes"
+
+
+def outline(matrix: list, absent: list, refused: list) -> dict:
+    """What a headline tells: how steady the cases are, the pass rate of all trials and of those that reach a model.
+
+    A row of matrix is a case, a 1 in it a trial that passed; absent says how many trials of each case never ran,
+    refused whether it never reaches a model. While a trial has not run the rates are None."""
+    called = [(row, gone) for row, gone, never in zip(matrix, absent, refused) if not never]
+    rows = [row for row, _ in called]
+    counts, each = sums(matrix)
+    calls = {"trials": sum(len(row) - gone for row, gone in called), "pass": sum(map(sum, rows)), "rate": None}
+    whole = not any(absent)
+    if whole and rows:
+        rate = pass_rate(*sums(rows))
+        calls.update(rate=rate.pop("value"), **rate)
+    often = Counter(how_often(won, len(each) - gone) for won, gone in zip(counts, absent))
+    return {"cases": len(matrix), "trials_per_case": len(each),
+            "steadiness": {word: often[word] for word in ("always", "sometimes", "never", "not run")},
+            "pass_rate": pass_rate(counts, each) if whole else None,
+            "model_calls": {**calls, "cases": len(rows)},
+            "passed_per_trial": each if whole else None}
+
+
 # The command line, shared by the scripts
 
 def version() -> str:

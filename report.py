@@ -38,8 +38,9 @@ from itertools import accumulate, compress, groupby
 from pathlib import Path
 
 import bench
+from bench import fold, in_columns, plural, rates, span
 from harness import (ENDS, RUNTIMES, RunError, as_text, bound, case_rows, compact, compared_words, dig, is_number, mean,
-                     mean_variance, new_cases, pass_rate, printable, rounded, sums, t_quantile, wanted, widened, wilson)
+                     mean_variance, new_cases, printable, rounded, sums, t_quantile, wanted, widened, wilson)
 
 REPORT_VERSION = "2"
 LEVEL = 0.05
@@ -57,11 +58,6 @@ REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 
 
 # Words
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: "1 case", "9 cases"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
 
 def planned(system, times) -> str:
     """The size of a plan: "9 cases x 10 trials", "3 of 9 cases x 10 trials" where cases were chosen."""
@@ -303,15 +299,10 @@ def case_report(record, number) -> dict:
     return {**report, "expects_rejection": True} if name in record.refused else report
 
 
-def model_calls(record) -> dict:
-    """The pass rate without the cases that must be refused, which never reach a model."""
-    called = [record.of(number) for number, name in enumerate(record.cases) if name not in record.refused]
-    ran = sum(record.trials - record.count("not run", where) for where in called)
-    report = {"trials": ran, "pass": sum(record.count("pass", where) for where in called), "rate": None}
-    if not ran or record.count("not run"):
-        return report
-    rate = pass_rate(*sums([row for row, name in zip(record.matrix(), record.cases) if name not in record.refused]))
-    return {**report, "rate": rate.pop("value"), **rate}
+def outline(record) -> dict:
+    """The part of a run record's figures that a headline tells."""
+    absent = [record.count("not run", record.of(number)) for number in range(len(record.cases))]
+    return harness.outline(record.matrix(), absent, [name in record.refused for name in record.cases])
 
 
 def whole_rounds(record) -> tuple:
@@ -417,6 +408,7 @@ def system_report(record, prices=None) -> dict:
     record = compact(record)
     trials, whole = record.trials, not record.count("not run")
     counts, each = sums(record.matrix())
+    told = outline(record)
     per_case = {name: case_report(record, number) for number, name in enumerate(record.cases)}
     possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
     verdicts = {verdict: record.count(verdict) for verdict in harness.VERDICTS}
@@ -437,9 +429,7 @@ def system_report(record, prices=None) -> dict:
         "never_passed": [name for name, case in per_case.items() if not case["pass"] and case["not_run"] < trials],
         "curve": curve(trials, counts) if whole else None,
         "latency_s": latency_s(record),
-        "pass_rate": pass_rate(counts, each) if whole else None,
-        "model_calls": model_calls(record),
-        "passed_per_trial": each if whole else None,
+        **{key: told[key] for key in ("pass_rate", "model_calls", "passed_per_trial")},
         "curve_band": curve_band(counts, each) if whole else None,
         "curve_if_incomplete_passed": curve(trials, possible) if whole and possible != counts else None,
         "curve_complete_rounds": None if whole else complete_rounds(record),
@@ -449,6 +439,7 @@ def system_report(record, prices=None) -> dict:
         "provenance": record.manifest.get("provenance"),
         "unsteady_cases": [name for name, case in per_case.items()
                            if case["pass"] and not case["fail"] and case["incomplete"] > case["not_run"]],
+        "steadiness": told["steadiness"],
     }
 
 
@@ -485,7 +476,7 @@ def comparison(records, titles, policy) -> dict:
     reason = why_not_compared(records, titles)
     if reason:
         return {**result, "not_compared": reason}
-    calls = [model_calls(record) for record in records]
+    calls = [outline(record)["model_calls"] for record in records]
     result["model_calls"] = {"trials": calls[0]["trials"], "passed": [call["pass"] for call in calls]}
     return {**result, **compared(*(record.matrix() for record in records), records[0].names, policy)}
 
@@ -587,44 +578,6 @@ def gates(report: dict, records: list, args) -> list:
 
 # Text
 
-def fold(texts, term, most=None) -> list:
-    """The lines of texts made printable, broken at spaces to the terminal's width, each cut after most lines."""
-    lines = []
-    for text in texts:
-        text = printable(text)
-        if term.glyphs is bench.ASCII_GLYPHS:
-            text = text.encode("ascii", "backslashreplace").decode()
-        indent = " " * (len(text) - len(text.lstrip(" ")) + 2)
-        start, count, lead = 0, 0, ""
-        while start < len(text):
-            end, room = start, term.width - len(lead)
-            while end < len(text) and bench.columns(text[end]) <= room:
-                room -= bench.columns(text[end])
-                end += 1
-            count += 1
-            if end < len(text) and count == most:
-                lines.append(term.cut(lead + text[start:end + 1], term.width))
-                break
-            space = text.rfind(" ", start, end + 1)
-            if end < len(text) and text[start:max(space, start)].strip():
-                end = space
-            lines.append(lead + text[start:end])
-            start, lead = end + (text[end:end + 1] == " "), indent
-    return lines
-
-
-def span(interval, signed="") -> str:
-    """An interval in words: "0.72 to 1.00"."""
-    return f"{interval[0]:{signed}.2f} to {interval[1]:{signed}.2f}"
-
-
-def in_columns(rows) -> list:
-    """Lines of a label, an interval and a remark, each column as wide as its widest cell."""
-    left = max(len(row[0]) for row in rows)
-    middle = max(len(row[1]) for row in rows if row[2] or row is rows[0])
-    return [f"{a:<{max(left, 36)}}  {b:<{middle}}  {c}".rstrip() for a, b, c in rows]
-
-
 def title(system) -> str:
     """What was measured, and on what: "qwen3.5:0.8b@de63045f2975  Q8_0  ctx 4096  temp 1"."""
     name, model = system["system"]["name"], as_text(system["system"].get("model") or "")
@@ -648,49 +601,19 @@ def verdict_counts(system, term) -> str:
                      for verdict, word in bench.VERDICT_WORDS.items() if counts.get(verdict))
 
 
-def rates(system) -> list:
-    """(what for, passed, trials, pass rate, 95 % interval or None, remark) a row; [] for a stopped run."""
-    rate, calls, total = system["pass_rate"], system["model_calls"], system["cases"] * system["trials_per_case"]
-    if not rate:
+def had_passed(system) -> list:
+    """In a text what the rate that a headline tells would be, had the incomplete trials passed; none where it is known."""
+    if not system["curve_if_incomplete_passed"]:
         return []
-    like, these = ("it", "this case") if system["cases"] == 1 else ("these", f"these {system['cases']} cases")
-    helps = f"more {rate['narrowed_by']} would narrow it"
-    won, alone = system["verdicts"].get("pass", 0), "none: one trial a case"
-    same, new = rate["same_cases"], rate["new_cases"]
-    rows = [(f"{these}, new trials", won, total, won / total, same, "" if same else alone),
-            (f"new cases like {like}", won, total, won / total, new, helps if new else "none: one case")]
-    if 0 < calls["trials"] < total:
-        share, interval = calls["pass"] / calls["trials"], calls["same_cases"]
-        told = f"{calls['pass']} of {calls['trials']} passed, {share:.3f}"
-        rows.append(("model calls only, new trials", calls["pass"], calls["trials"], share, interval,
-                     told if interval else f"{alone}; {told}"))
-    return rows
+    _, won, of, *_ = rates(system)[0]
+    absent = sum(case["incomplete"] for case in system["per_case"].values()
+                 if of == system["cases"] * system["trials_per_case"] or "expects_rejection" not in case)
+    return [f"at most {(won + absent) / of:.3f} had the {plural(absent, 'incomplete trial')} passed"]
 
 
-def beside_rate(system) -> list:
-    """What the incomplete trials could change, and what one trial would have said."""
-    cases, each, told = system["cases"], system["passed_per_trial"], []
-    if system["curve_if_incomplete_passed"]:
-        absent, trials = system["verdicts"]["incomplete"], cases * system["trials_per_case"]
-        most = (system["verdicts"].get("pass", 0) + absent) / trials
-        told.append(f"at most {most:.3f} had the {plural(absent, 'incomplete trial')} passed")
-    if len(each) > 1:
-        reach = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{each[0]}"
-        told.append(f"one trial alone would have said {reach} of {cases}")
-    return told
-
-
-def rate_lines(system) -> list:
-    """The pass rate with its intervals, that of the model calls alone, and what one trial would have said."""
-    trials, lines = system["cases"] * system["trials_per_case"], []
-    for words, won, of, share, interval, remark in rates(system):
-        if of < trials:
-            lines.append((f"  model calls only: {won} of {of}, {share:.3f}", span(interval) if interval else "", ""))
-        else:
-            lines.append((f"  {words}", span(interval) if interval else remark, remark if interval else ""))
-    won = system["verdicts"].get("pass", 0)
-    head = (f"passed {won} of {trials}: {won / trials:.3f}", "95 % interval", "")
-    return in_columns([head, *lines]) + [f"  {text}" for text in beside_rate(system)]
+def headline(system, term) -> list:
+    """The headline of one system in lines as wide as the terminal."""
+    return fold(bench.headline(system) + [f"  {text}" for text in had_passed(system)], term)
 
 
 def format_curve(values, term) -> list:
@@ -784,10 +707,9 @@ def format_system(system, record, term, path="") -> list:
     lines = [*fold([title(system), *([path] if numbered else [])], term), plan + verdict_counts(system, term)]
     rounds, counts = whole_rounds(record)
     values = exact_curve(rounds, counts)
+    lines += ["", *headline(system, term)]
     if system["not_run"]:
         lines += format_not_run(system, rounds, values, term, path)
-    else:
-        lines += ["", *fold(rate_lines(system), term)]
     intervals = {name: "-" if "expects_rejection" in case or not case["interval"] else span(case["interval"])
                  for name, case in system["per_case"].items()}
     lines += ["", *bench.grid_lines(record.words(), record.refused, term, ("95 % interval", intervals)), ""]
@@ -1304,10 +1226,10 @@ def picture_foot(y, system, pitch) -> tuple:
             svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle")
             for trial, count in enumerate(each)]
         y += 22
-    for words, passed, total, value, interval, _ in rates(system):
+    for words, passed, total, interval, _ in rates(system):
         lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{passed}/{total}", "end")]
         if interval:
-            lines.append(interval_drawing(interval, value, INTERVAL_X, y + 12, INTERVAL_WIDTH))
+            lines.append(interval_drawing(interval, passed / total, INTERVAL_X, y + 12, INTERVAL_WIDTH))
         y += 22
     return lines + [svg_text(INTERVAL_X + share * INTERVAL_WIDTH, y + 18, f"{share:g}", "dim middle")
                     for share in QUARTERS], y + 4
@@ -1685,16 +1607,18 @@ def page_cases(report, records, page) -> tuple:
 
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
+    steady = f"<p>{bench.steady_words(system)}</p>"
     if not system["pass_rate"]:
         command = bench.resume_command(system)
         again = f": <code>{isolated(command)}</code>" if command else ", give the bench.py command of the log again."
-        return (f'<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
+        return (f'{steady}\n<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
                 f"no interval of the whole. To resume{again}</p>")
-    won, trials = system["verdicts"].get("pass", 0), system["cases"] * system["trials_per_case"]
-    told = [f"95 % interval for {words}: {'; '.join(filter(None, (interval and span(interval), remark)))}"
-            for words, *_, interval, remark in rates(system)]
-    told += [text[0].upper() + text[1:] for text in beside_rate(system)]
-    return f'<p class="rate"><b>{won / trials:.3f}</b> of the trials passed, {won} of {trials}</p>\n{list_html(told)}'
+    words, share = bench.rate_words(system).split(": ")
+    told = [f"95 % interval for {what}: {span(interval) if interval else why}" if not number or of == rates(system)[0][2]
+            else f"{what}: {won} of {of}, {won / of:.3f}; 95 % interval {span(interval) if interval else why}"
+            for number, (what, won, of, interval, why) in enumerate(rates(system))]
+    told += [text[0].upper() + text[1:] for text in (*had_passed(system), bench.one_trial_words(system)) if text]
+    return f'{steady}\n<p class="rate"><b>{share}</b> {words}</p>\n{list_html(told)}'
 
 
 def curve_html(number, system, record) -> str:
@@ -2019,7 +1943,10 @@ def format_report(report, records, asked, args, term) -> list:
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
     if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):
         last.append(printable(next_command(args)))
+    again = [] if args.failures else [line for system in report["systems"] for line in headline(system, term)]
     lines = [line for part in [*parts, last] if part for line in ("", *part)]
+    if again and len(lines) >= term.height:     # what scrolled away is what was asked for
+        lines = [line for part in [*parts, again, last] if part for line in ("", *part)]
     return lines[1:]
 
 

@@ -2245,6 +2245,12 @@ class TheCommand(InFolder):
         self.assertEqual(len({str(bench.default_log(name)).casefold() for name in names}), len(names))
         self.assertLess(max(len(bench.default_log(name).name) for name in names), 120)
 
+    def test_a_run_ends_with_the_headline_of_its_report(self):
+        done = self.bench("--trials", "2")
+        told = report_on(self.folder / "runs" / "bayes.jsonl").out.split("\n\n")[1]
+        self.assertIn("9 cases: ", told)
+        self.assertIn(f"\n\n{told}\n\nlog     ", done.stdout.replace("\r\n", "\n"))
+
     def test_a_plan_that_differs_in_its_trials_alone_gets_the_command_that_extends_the_log(self):
         self.assertEqual(self.bench("--trials", "1").returncode, 0)
         done = self.bench("--trials", "2", "--color", "never")
@@ -4812,7 +4818,7 @@ class Reports(unittest.TestCase):
             "system", "recording_sha256", "trials_per_case", "cases", "verdicts", "not_run", "failures_by_check",
             "incomplete_by_error", "per_case", "flaky_cases", "never_passed", "curve", "latency_s", "pass_rate",
             "model_calls", "passed_per_trial", "curve_band", "curve_if_incomplete_passed", "curve_complete_rounds",
-            "costs", "runtimes", "parallel_calls", "provenance", "unsteady_cases", "label"])
+            "costs", "runtimes", "parallel_calls", "provenance", "unsteady_cases", "steadiness", "label"])
 
     def test_published_counts_give_the_published_report(self):
         made = report.system_report(run_record(QWEN, "qwen", REFUSES))
@@ -4824,7 +4830,8 @@ class Reports(unittest.TestCase):
         self.assertEqual(made["flaky_cases"], ["password-changed", "product-advice", "late-order"])
         self.assertEqual(made["model_calls"], {"trials": 70, "pass": 57, "rate": 0.8143, "same_cases": [0.7077, 0.8881],
                                                "new_cases": [0.4429, 0.9673], "narrowed_by": "cases",
-                                               "effective_trials": {"same_cases": 70.0}})
+                                               "effective_trials": {"same_cases": 70.0}, "cases": 7})
+        self.assertEqual(made["steadiness"], {"always": 6, "sometimes": 3, "never": 0, "not run": 0})
 
     def test_a_perfect_system_has_a_flat_curve(self):
         made = report.system_report(run_record(GEMMA, "gemma", REFUSES))
@@ -4857,7 +4864,7 @@ class Reports(unittest.TestCase):
         made = report.system_report(self.stopped())
         for key in ("curve", "pass_rate", "curve_band", "curve_if_incomplete_passed", "passed_per_trial"):
             self.assertIsNone(made[key], key)
-        self.assertEqual(made["model_calls"], {"trials": 47, "pass": 38, "rate": None})
+        self.assertEqual(made["model_calls"], {"trials": 47, "pass": 38, "rate": None, "cases": 7})
 
     def test_trials_that_were_not_run_are_not_flaky(self):
         grid = {case_id: "+++++++..." if place < 5 else "++++++...." for place, case_id in enumerate(GEMMA)}
@@ -5135,10 +5142,11 @@ class Text(unittest.TestCase):
 qwen
 9 cases x 10 trials: 77 passed, 13 failed
 
-passed 77 of 90: 0.856                95 % interval
-  these 9 cases, new trials           0.77 to 0.91
-  new cases like these                0.53 to 0.98   more cases would narrow it
-  model calls only: 57 of 70, 0.814   0.71 to 0.89
+9 cases: 6 always, 3 sometimes, 0 never passed; 2 need no model call
+passed 57 of 70 model calls: 0.814                  95 % interval
+  these 7 cases, new trials                         0.71 to 0.89
+  new cases like these                              0.44 to 0.97
+  with the 2 cases that need none: 77 of 90, 0.856  0.77 to 0.91
   one trial alone would have said 7 to 9 of 9
 
 case                   trial 0-9   passed  95 % interval
@@ -5165,6 +5173,8 @@ time: 45.00 s in all, 14% on trials that did not pass, 0.58 s a passed trial""")
         self.assertEqual(self.lines(run_record({"a": "++-+", "b": "++!."})), """\
 small
 2 cases x 4 trials: 5 passed, 1 failed, 1 incomplete, 1 not run
+
+2 cases: 0 always, 2 sometimes, 0 never passed
 1 trial not run, so no curve and no interval of the whole; to resume, give the
   bench.py command of the log again
 
@@ -5192,9 +5202,6 @@ passed 1 of 1: 1.000                  95 % interval
   this case, new trials               none: one trial a case
   new cases like it                   none: one case
 """, self.lines(run_record({"a": "+"})))
-
-    def test_what_would_narrow_the_interval(self):
-        self.assertIn("more trials would narrow it\n", self.lines(run_record({name: "+-" * 5 for name in "abcd"})))
 
     def test_tokens_and_load_where_the_trials_tell_them(self):
         tokens = {"prompt_eval_count": 100, "eval_count": 20, "eval_duration_s": 0.25, "load_duration_s": 0.1}
@@ -5239,10 +5246,16 @@ note: 13 trials were run again: there was no reply the first time"""))
         self.assertIn("passed 14 of 27: 0.519 ", text)
         self.assertIn("at least one passes  0.519", text)
 
-    def test_a_note_goes_no_further_than_80_columns_with_one_trial(self):
-        lines = self.lines(run_record(dict.fromkeys("abcdefghi", "+") | {"b": "-"})).split("\n")
-        self.assertIn("  new cases like these                0.52 to 1.00   more cases would narrow it", lines)
-        self.assertLessEqual(max(map(len, lines)), 80)
+    def test_a_terminal_with_fewer_lines_ends_with_the_headline(self):
+        records = [run_record({"a": "++", "b": "+-"}, name) for name in ("one", "two")]
+        made, args = report.build_report(records), SimpleNamespace(failures=False, runs=["one.json", "two.json"], out=[], regrade=False)
+        term = bench.Terminal(80, False, bench.ASCII_GLYPHS)
+        with mock.patch.object(report, "next_command", lambda args: "next: this"):
+            whole = report.format_report(made, records, {}, args, term)
+            for height, again in ((len(whole) + 1, 0), (len(whole), 1)):
+                lines = report.format_report(made, records, {}, args, dataclasses.replace(term, height=height))
+                self.assertEqual(lines[:len(whole) - 2], whole[:-2])
+                self.assertEqual((lines.count("2 cases: 1 always, 1 sometimes, 0 never passed"), lines[-2:]), (2 + 2 * again, ["", "next: this"]))
 
     def test_an_empty_reply_is_called_so(self):
         record = run_record({"a": "!"}, metadata={"reply": ""})
@@ -5270,10 +5283,10 @@ note: 13 trials were run again: there was no reply the first time"""))
 
     def test_folding_breaks_at_spaces_and_indents(self):
         term = bench.Terminal(20, False, bench.VERDICT_GLYPHS)
-        self.assertEqual(report.fold(["  one two three four five six"], term), ["  one two three four", "    five six"])
-        self.assertEqual(report.fold(["x" * 45], term), ["x" * 20, "  " + "x" * 18, "  " + "x" * 7])
-        self.assertEqual(report.fold(["one two three four five six seven eight"], term, most=1), ["one two three four …"])
-        self.assertEqual(report.fold(["界" * 15], term), ["界" * 10, "  " + "界" * 5])
+        self.assertEqual(bench.fold(["  one two three four five six"], term), ["  one two three four", "    five six"])
+        self.assertEqual(bench.fold(["x" * 45], term), ["x" * 20, "  " + "x" * 18, "  " + "x" * 7])
+        self.assertEqual(bench.fold(["one two three four five six seven eight"], term, most=1), ["one two three four …"])
+        self.assertEqual(bench.fold(["界" * 15], term), ["界" * 10, "  " + "界" * 5])
 
     def test_model_text_cannot_reach_the_terminal(self):
         bad = "\x1b[31m\u202e\x00\ud800"
@@ -5887,11 +5900,10 @@ class ThePage(unittest.TestCase):
 
     def test_the_summary_tells_both_intervals_in_words(self):
         _, _, tree = page_of(run_record(QWEN, "qwen", REFUSES))
-        self.assertEqual(words(next(elements(tree, "p", "rate"))), "0.856 of the trials passed, 77 of 90")
+        self.assertEqual(words(next(elements(tree, "p", "rate"))), "0.814 passed 57 of 70 model calls")
         self.assertEqual([words(line) for line in elements(next(elements(tree, "ul")), "li")],
-                         ["95 % interval for these 9 cases, new trials: 0.77 to 0.91",
-                          "95 % interval for new cases like these: 0.53 to 0.98; more cases would narrow it",
-                          "95 % interval for model calls only, new trials: 0.71 to 0.89; 57 of 70 passed, 0.814",
+                         ["95 % interval for these 7 cases, new trials: 0.71 to 0.89", "95 % interval for new cases like these: 0.44 to 0.97",
+                          "with the 2 cases that need none: 77 of 90, 0.856; 95 % interval 0.77 to 0.91",
                           "One trial alone would have said 7 to 9 of 9"])
 
     def test_what_cannot_be_estimated_is_said(self):
