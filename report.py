@@ -1945,7 +1945,7 @@ def format_report(report, records, asked, args, term) -> list:
         last.append(printable(next_command(args)))
     again = [] if args.failures else [line for system in report["systems"] for line in headline(system, term)]
     lines = [line for part in [*parts, last] if part for line in ("", *part)]
-    if again and len(lines) >= term.height:     # what scrolled away is what was asked for
+    if again and len(lines) > term.height:      # what scrolled away is what was asked for
         lines = [line for part in [*parts, again, last] if part for line in ("", *part)]
     return lines[1:]
 
