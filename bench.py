@@ -2153,7 +2153,8 @@ def add_what(add) -> None:
     """The options that say what is measured, and on what."""
     add("what", nargs="?", metavar="TASK.json",
         help="a task of your own as data; without one the tool's own demonstration, triage_task, runs")
-    add("--model", metavar="TAG", help="an Ollama model, by its tag; without one it is :latest")
+    add("--model", action="append", default=[], metavar="TAG",
+        help="an Ollama model, by its tag, else :latest; repeat it to run and compare several")
     add("--system", metavar="MODULE:NAME", help="any system (--model TAG is short for model_triage:TAG; default for "
                                                 "triage_task: model_triage:bayes)")
     add("--task", metavar="TASK", help="the same as TASK.json, or a module with checks (default: triage_task)")
@@ -2262,11 +2263,13 @@ def checked_args(parser, argv):
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
     args.trials = args.trials or (1 if args.attempt else 10)
-    if args.model is not None and args.system is not None:
+    if args.model and args.system is not None:
         parser.error("argument --system: not allowed with argument --model")
-    if args.model is not None:
-        tagged = ":" in args.model.rpartition("/")[2]
-        args.system = f"model_triage:{args.model if tagged else f'{args.model}:latest'}"
+    alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
+                                          ("--try", args.attempt), ("--check", args.check)) if given]
+    if len(args.model) > 1 and alone:
+        parser.error(f"argument {alone[0]}: not allowed with more than one --model")
+    args.models = [f"model_triage:{tag if ':' in tag.rpartition('/')[2] else f'{tag}:latest'}" for tag in args.model]
     if len(dict(args.option)) < len(args.option):
         parser.error("argument --option: an option is given twice")
     return args
@@ -2473,11 +2476,11 @@ def why_stopped(stop, counts) -> str:
     return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
-def report_command(args, header, regraded) -> str:
-    """The command that reports the log, with the task and the cases where the log does not hold them."""
+def report_command(args, logs, header, regraded=False) -> str:
+    """The command that reports logs, with the task and the cases where they do not hold them."""
     named = harness.unusual(args) if "cases" not in header else \
         ["--task", args.task] if args.task != "triage_task" and not harness.is_task_file(args.task) else []
-    words = [harness.as_word(args.log), *named, *(["--regrade"] if regraded else [])]
+    words = [*map(harness.as_word, logs), *named, *(["--regrade"] if regraded else [])]
     return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
 
 
@@ -2500,7 +2503,7 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     if called_s:
         calls += f", median {format_latency(statistics.median(called_s))}"
     print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(),
-          f"report  {report_command(args, progress.header, regraded)}", sep="\n", flush=True)
+          f"report  {report_command(args, [args.log], progress.header, regraded)}", sep="\n", flush=True)
 
 
 def say(function, *arguments) -> None:
@@ -2566,27 +2569,43 @@ def convert(args) -> int:
     return 0
 
 
-def bench(argv=None) -> int:
-    """Run, resume or convert; returns the exit status."""
-    args = parse_args(argv)
-    signals = Signals()
-    signals.install()
-    if args.convert and args.log:
-        return convert(args)
-    task, case_set = harness.load_plan(args.task, args.cases)
-    system = chosen_system(args, task, case_set)
-    case_set, args.subset = chosen_cases(args, case_set)
-    for text in getattr(task, "warnings", ()):
-        warn(f"{args.task}: {text}")
-    if args.check or args.attempt:
-        return (check if args.check else try_out)(args, system, task, harness.plan(case_set, SPLITS, args.trials))
-    args.log_given = args.log is not None
-    args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
-                                       choice(args) if args.subset else ())
-    if args.convert:
-        return convert(args)
-    name = " ".join(filter(None, (system.name, args.label)))
-    log, progress = args.log.absolute(), Progress(name, color=args.color)
+def systems_of(args, task, case_set) -> list:
+    """[(args, system)] of the command line: one, or one for each --model."""
+    each = [argparse.Namespace(**{**vars(args), "system": spec}) for spec in args.models] or [args]
+    return [(one, chosen_system(one, task, case_set)) for one in each]
+
+
+def set_logs(runs, task) -> None:
+    """Give each run its log; UsageError where two would share one."""
+    logs = {}
+    for args, system in runs:
+        args.log_given = args.log is not None
+        args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
+                                           choice(args) if args.subset else ())
+        if args.log in logs:
+            raise harness.UsageError(f"argument --model: {logs[args.log]} and {system.name} are one model or have one log, "
+                                     f"{args.log}: run them one by one, the second with --log")
+        logs[args.log] = system.name
+
+
+def see_all(runs, case_set, task, signals) -> None:
+    """See, before the first of several runs, that each can begin: its log, its model, its settings."""
+    for args, system in runs:
+        progress = Progress(system.name, color=args.color)
+        counts, stop = run_logged(argparse.Namespace(**{**vars(args), "budget_s": 0}), system, case_set, task, signals,
+                                  progress)
+        if stop:
+            raise stop
+        signals.wake = None     # no worker waits any more
+        if counts["not_run"]:
+            tell(progress, "seeing that it can run")
+            patiently(lambda: call_hook(system, "check_model"), args.wait_s, time.perf_counter, progress)
+        progress.erase()
+
+
+def run_one(args, system, case_set, task, signals) -> None:
+    """Run and show the result; raises what stopped it early."""
+    log, progress = args.log.absolute(), Progress(" ".join(filter(None, (system.name, args.label))), color=args.color)
     signals.when_continued(progress.forget)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
@@ -2597,6 +2616,51 @@ def bench(argv=None) -> int:
         raise SystemDown(f"{stop}; then the same command resumes")
     if stop:
         raise stop
+
+
+def run_each(runs, case_set, task, signals) -> int:
+    """Run several systems one after the other, a lost one costs its own trials only; the exit status."""
+    status, began = 0, time.monotonic()
+    for args, system in runs:
+        if args.budget_s is not None:
+            args.budget_s = max(0, args.budget_s - (time.monotonic() - began))
+        try:
+            run_one(args, system, case_set, task, signals)
+        except (SystemDown, Hopeless) as error:
+            status = harness.complain(f"{system.name}: {error}")
+        say(print)
+    logs = [args.log for args, _ in runs if args.log.exists()]
+    if len(logs) > 1:
+        with open_log(logs[0]) as file:
+            header = reader_of(file, logs[0]).header
+        say(print, f"compare {report_command(runs[0][0], logs, header)}")
+    return status
+
+
+def bench(argv=None) -> int:
+    """Run, resume or convert; returns the exit status."""
+    args = parse_args(argv)
+    signals = Signals()
+    signals.install()
+    if args.convert and args.log:
+        return convert(args)
+    task, case_set = harness.load_plan(args.task, args.cases)
+    runs = systems_of(args, task, case_set)
+    case_set, subset = chosen_cases(args, case_set)
+    for text in getattr(task, "warnings", ()):
+        warn(f"{args.task}: {text}")
+    args, system = runs[0]
+    if args.check or args.attempt:
+        return (check if args.check else try_out)(args, system, task, harness.plan(case_set, SPLITS, args.trials))
+    for each, _ in runs:
+        each.subset = subset
+    set_logs(runs, task)
+    if args.convert:
+        return convert(args)
+    if len(runs) > 1:
+        see_all(runs, case_set, task, signals)
+        return run_each(runs, case_set, task, signals)
+    run_one(args, system, case_set, task, signals)
     return 0
 
 

@@ -4468,6 +4468,63 @@ class LogsOfTheFirstVersion(InFolder):
         self.assertIn('the input of case "charged-twice" has changed', called(report, log, "--cases", edited, "--regrade")[2])
 
 
+class SeveralModels(InFolder):
+    WORDS = ("--model", "smollm2:135m", "--model", "gemma4:e2b", "--trials", "1")
+
+    def command(self, *words):
+        done = script("bench.py", *words, cwd=self.folder)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_they_run_one_after_the_other_each_into_its_log_and_the_last_line_compares_them(self):
+        with FakeOllama() as server:
+            status, out, err = self.command(*self.WORDS)
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(re.findall(r"^(\S+): planned 9, already logged 0, ran 9, not run 0$", out, re.MULTILINE), ["smollm2:135m", "gemma4:e2b"])
+            asked = [chat["model"] for chat in server.chats]
+            self.assertEqual([model for model, _ in itertools.groupby(asked)], ["smollm2:135m", "gemma4:e2b", "smollm2:135m", "gemma4:e2b"])
+            last = out.splitlines()[-1]
+            self.assertEqual(last, f"compare python3 {HERE / 'report.py'} runs/smollm2-135m.jsonl runs/gemma4-e2b.jsonl")
+            server.requests.clear()
+            self.assertIn("already logged 9, ran 0", self.command(*self.WORDS)[1])
+            self.assertEqual(server.chats, [])
+        done = script(*shlex.split(last)[2:], cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_all_are_checked_before_the_first_trial(self):
+        with FakeOllama() as server:
+            for words in ((*self.WORDS, "--model", "llama9"), (*self.WORDS, "--think", "on")):
+                server.usual = lambda request, number: {"status": 400, "body": {"error": "does not support thinking"}} \
+                    if request["body"]["think"] and request["body"]["model"] == "gemma4:e2b" else {}
+                status, out, err = self.command(*words)
+                self.assertEqual((status, out, err.count("\n")), (1, "", 1))
+                self.assertRegex(err, "no model \"llama9:latest\"|turn think off")
+                self.assertFalse(any(chat["options"]["num_predict"] == 64 for chat in server.chats))
+            self.assertEqual(list(self.folder.glob("runs/*")), [])
+            (self.folder / "runs").mkdir(exist_ok=True)
+            self.write("runs/gemma4-e2b.jsonl", "no log")
+            self.assertEqual(self.command(*self.WORDS)[:2], (1, ""))
+            self.assertFalse((self.folder / "runs" / "smollm2-135m.jsonl").exists())
+
+    def test_one_that_is_lost_costs_its_own_trials_only(self):
+        def usual(request, number):
+            return {"status": 404, "body": {"error": "model 'x' not found"}} if request["body"]["options"]["seed"] == 1000 and \
+                request["body"]["options"]["num_predict"] == 64 and request["body"]["model"] == "smollm2:135m" else {}
+        with FakeOllama(usual=usual):
+            status, out, err = self.command(*self.WORDS)
+        self.assertEqual(status, 1)
+        self.assertTrue(err.startswith("error: smollm2:135m: the server at ") and err.endswith("; then the same command resumes\n"), err)
+        self.assertIn("gemma4:e2b: planned 9, already logged 0, ran 9, not run 0", out)
+
+    def test_what_only_one_run_can_have_is_refused_and_so_is_a_model_twice(self):
+        for words in (("--log", "x.jsonl"), ("--from", "x.jsonl"), ("--convert", "x.json"), ("--try",), ("--check",)):
+            status, _, err = called(bench, *self.WORDS, *words)
+            self.assertEqual((status, err), (2, f"error: argument {words[0]}: not allowed with more than one --model\n"))
+        with FakeOllama():
+            status, _, err = self.command(*self.WORDS, "--model", "smollm2:135m")
+        self.assertEqual(status, 2)
+        self.assertIn("smollm2:135m and smollm2:135m are one model or have one log, runs/smollm2-135m.jsonl", err)
+
+
 # The report
 
 PLAIN = bench.Terminal(80, False, bench.ASCII_GLYPHS)
