@@ -1533,7 +1533,7 @@ def wish(expected, task, field=None) -> str:
     """What a task expects of a field of the output, or of all of it, in words."""
     compare = getattr(task, "compare", None)
     how = compare if field is None else dig(compare, field)
-    return words_for(expected, how) if how or is_check(expected) else as_text(expected)
+    return in_words(expected, how) if how or is_check(expected) else as_text(expected)
 
 
 def wanted(case, task) -> str:
