@@ -73,6 +73,8 @@ MOST_PARTS = 4
 # Without a width though no mark: joiners, the vowels within a Hangul syllable, an emoji's skin tones.
 WIDTHLESS = re.compile("[\u200c\u200d\u1160-\u11ff\U0001f3fb-\U0001f3ff]")
 BLANK = b" \t\r\n\0"        # a power cut leaves NUL bytes where a line was to be
+TIE = re.compile(rb', "tie": "([0-9a-f]{16})"}\Z')     # how a line of a log ends
+TIE_LENGTH = len(', "tie": "0123456789abcdef"}')
 # A night with a broken server must not fill the log with errors.
 UNANSWERED_IN_A_ROW = 5
 # So many model calls without one that could be graded, and most of them for one reason, are a wrong setting.
@@ -334,12 +336,29 @@ def parse_header(line, last, path):
     return header
 
 
+def tie_of(previous: str, line: bytes) -> str:
+    """16 hex digits that tie a line, its own tie left out, to the one before, whose tie is previous; "" for none."""
+    return hashlib.sha256(previous.encode() + line).hexdigest()[:16]
+
+
+def tie_before(file, start):
+    """The tie of the line that ends where a part of a log's rows starts; None where that line has none."""
+    file.seek(0)
+    header = file.readline()
+    if file.tell() == start:
+        return tie_of("", header.removeprefix(codecs.BOM_UTF8).rstrip())
+    file.seek(start - min(start, TIE_LENGTH + 2))
+    found = TIE.search(file.read(TIE_LENGTH + 2).rstrip())
+    return found and found[1].decode()
+
+
 class LogReader:
     """A log that is read once, line by line, without keeping it: its header, then its rows.
 
     header is None where a run has still to begin. Once all rows are read, kept says how many bytes are good, unended
     whether the last good line lacks its newline, torn how many bytes of a torn last line follow. While they are read,
-    offset says where in the file the present row begins, and number its line."""
+    offset says where in the file the present row begins, number its line, and tie the tie of the last good line; loose
+    lists the lines that are not tied to the one before, untied those without any tie, tied counts the others."""
 
     def __init__(self, file, path, damaged=None, header=None, start=0, stop=math.inf):
         """With a header only the rows between two places in the file are read, with their lines counted from there.
@@ -350,6 +369,8 @@ class LogReader:
         self.offset = self.kept = self.torn = 0
         self.unended, self.tail = False, b""
         self.places = {}        # {case_id: the line of each trial, 0 for none}
+        self.tied, self.loose, self.untied = 0, [], []
+        self.tie = "" if header is None else tie_before(file, start)
         self.lines = self._told_apart(file, start, stop)
         if header is None:
             for offset, line, last in self.lines:
@@ -357,6 +378,7 @@ class LogReader:
                 if self.header is None:
                     self._tear(0, offset + len(line))
                 else:
+                    self.tie = tie_of("", line.rstrip())
                     self._extend(file, stop)
                 break
 
@@ -426,13 +448,41 @@ class LogReader:
         lines[row["trial"]] = self.number
         return None
 
+    def has_ties(self) -> bool:
+        """Whether the lines of the log are tied: those of the first version are not."""
+        return self.header is None or self.header["bench_version"] != "1"
+
+    def _follow(self, line) -> None:
+        """Note whether a line is tied to the one before it, which is unknown where a part of a log begins untied."""
+        line = line.rstrip()
+        found = TIE.search(line, max(len(line) - TIE_LENGTH, 0))
+        tie = tie_of(self.tie or "", line[:-TIE_LENGTH] + b"}" if found else line)
+        if found is None:
+            self.untied.append(self.number)
+        else:
+            self.tied += 1
+            if self.tie is not None and tie != found[1].decode():
+                self.loose.append(self.number)
+            tie = found[1].decode()     # the next line is seen apart from this one's fault
+        self.tie = tie
+
+    def tie_faults(self) -> list:
+        """What the ties of the lines read say against the log, one text each."""
+        return [f"line {number} is not tied to the line before it: one of the two was changed, or a line was removed, "
+                "added or moved there" for number in self.loose] + [
+                f"line {number} has no tie, as the others have: something else wrote or changed it"
+                for number in (self.untied if self.tied else ())]
+
     def rows(self):
         """Each row in file order. Damage is a BenchError, or goes to the list damaged where one is given."""
+        has_ties = self.has_ties()
         for self.offset, line, last in self.lines:
             self.number += 1
             row = None
             try:
                 row = parse_line(line)
+                if has_ties:
+                    self._follow(line)
                 if line.startswith(PLAN_START) and self._is_planned(plan_step(line)):
                     continue
                 problem = row_problem(row, self.header)
@@ -440,6 +490,7 @@ class LogReader:
                 if last and is_torn(line):
                     self._tear(self.offset, self.offset + len(line))
                     return
+                self.tie = None     # what the next line is to be tied to cannot be known
                 problem = f"not JSON: {error}"
             twice = None if problem else self._stands_twice(row)
             if (problem or twice) and self.damaged is None:
@@ -448,6 +499,7 @@ class LogReader:
             if problem or twice:
                 self.damaged.append((self.number, problem or twice))
             if not problem:
+                row.pop("tie", None)        # which says nothing of the trial
                 yield row
 
 
@@ -703,7 +755,19 @@ def response_of(row) -> dict:
     return {**response_part(row), "metadata": row["metadata"], "latency_s": row["latency_s"]}
 
 
-def to_recording(log_path, case_set: dict | None = None) -> dict:
+def warn_of_torn(path, reader, warn) -> None:
+    if reader.torn:
+        warn(f"{path}: a torn last line of {reader.torn} bytes is dropped")
+
+
+def warn_of_ties(path, faults, warn) -> None:
+    """Warn of a log with lines that are not tied to the ones before."""
+    if faults:
+        more = f" ({len(faults)} such lines)" if len(faults) > 1 else ""
+        warn(f"{path}: {faults[0]}{more}; its trials are counted as they stand, report.py --verify tells all")
+
+
+def to_recording(log_path, case_set: dict | None = None, warn=lambda text: None) -> dict:
     """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun.
 
     Without a case set it is of the cases that the log holds; logs of the first version hold none."""
@@ -717,6 +781,7 @@ def to_recording(log_path, case_set: dict | None = None) -> dict:
         responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
         for row in planned_rows(reader, cases):
             responses[row["case_id"]][row["trial"]] = response_of(row)
+        warn_of_ties(log_path, reader.tie_faults(), warn)
     return {**plan_of(header, case_set), "responses": responses, "provenance": provenance_of(header)}
 
 
@@ -762,8 +827,8 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
     with open_log(path) as file:
         reader = LogReader(file, path, header=header, start=start, stop=stop)
         grade_rows(record, reader, cases, task)
-        if reader.kept != stop:
-            raise RunError(f"{path}: the part does not end with a row")
+        if reader.kept != stop or reader.loose or reader.untied:
+            raise RunError(f"{path}: the part does not end with a row, or its lines are not tied")
     return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts",
                                                      "setups")}
 
@@ -807,8 +872,9 @@ def log_record(file, path, task, case_set, regrade) -> harness.Record:
     record = empty()
     own, *others = in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]
     if own is None or not all(map(record.absorb, others)):
-        record = empty()
-        grade_rows(record, reader_of(file, path), cases, task)
+        record, reader = empty(), reader_of(file, path)
+        grade_rows(record, reader, cases, task)
+        record.faults = reader.tie_faults()
     record.finish(hashlib.sha256(harness.canonical(not_run()).encode()).digest())
     hashes, width = record.hashes.hex(), 64 * record.trials
     manifest["recording_sha256"] = harness.trials_sha256(plan, (
@@ -931,7 +997,7 @@ class LogFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.created = not self.path.exists()
             self.fd = self._open_locked()
-            self.size = os.fstat(self.fd).st_size
+            self.size, self.tie = os.fstat(self.fd).st_size, ""      # of the last line; None where lines have none
             if not self.size:
                 self._sync()        # the header tells whether this can be done
         except OSError as error:
@@ -1035,7 +1101,7 @@ class LogFile:
         try:
             if self.size != reader.kept:
                 os.ftruncate(self.fd, reader.kept)
-            self.size = reader.kept
+            self.size, self.tie = reader.kept, reader.tie if reader.has_ties() else None
         except OSError as error:
             raise BenchError(f"{self.path}: the log cannot be mended: {error.strerror}") from None
         if reader.unended:
@@ -1045,7 +1111,16 @@ class LogFile:
         """Add a line for each JSON value, all in one write, synced at once or when its turn comes."""
         self.check()
         self.unsynced += self.sync_every if at_once else len(values)
-        self._write("".join(json.dumps(value, allow_nan=False) + "\n" for value in values).encode("ascii"))
+        tie, lines = self.tie, []
+        for value in values:
+            line = json.dumps(value, allow_nan=False).encode("ascii")
+            if tie is not None:
+                before, tie = tie, tie_of(tie, line)
+                if before:      # else it is the header, which begins the chain
+                    line = line[:-1] + f', "tie": "{tie}"}}'.encode()
+            lines.append(line + b"\n")
+        self._write(b"".join(lines))
+        self.tie = tie
 
     def _write(self, data):
         left = memoryview(data)
@@ -1101,11 +1176,6 @@ def rows_in_common(path, reader, header):
             and known.get(row["case_id"]) == inputs[row["case_id"]])
 
 
-def warn_of_torn(path, reader, warn) -> None:
-    if reader.torn:
-        warn(f"{path}: a torn last line of {reader.torn} bytes is dropped")
-
-
 def old_rows(path, file, header, warn) -> tuple:
     """(the header of an older log, its rows that a new plan contains); damaged lines are left out with a warning."""
     file.seek(0)
@@ -1116,6 +1186,7 @@ def old_rows(path, file, header, warn) -> tuple:
         raise BenchError(f"{path}: the log holds no run: there is nothing to take over")
     rows = list(rows_in_common(path, reader, header))
     warn_of_torn(path, reader, warn)
+    warn_of_ties(path, reader.tie_faults(), warn)
     for number, problem in damaged:
         warn(f"{path}: line {number} is left out: {problem}")
     if identity_in(reader.header) not in (None, identity_in(header)):
@@ -1483,6 +1554,7 @@ def continue_log(run, reader, header, taken):
         raise BenchError(f"{log.path}: it exists and was not begun with these --from logs as they are now and this "
                          "--redo-unanswered; give another --log")
     run.resume(planned_rows(reader, run.cases))
+    warn_of_ties(log.path, reader.tie_faults(), run.warn)
     missing = logged.get("from") and run.already_logged < logged.get("taken_over", 0)
     if missing and not taken:
         raise BenchError(f"{log.path}: taking over other logs was cut short; give the same --from again")
@@ -2564,7 +2636,7 @@ def convert(args) -> int:
         header = reader_of(file, args.log).header
     own = log_sources(header)[1]
     case_set = own if own and not args.cases else harness.load_plan(args.task, args.cases)[1]
-    harness.write(args.convert, to_recording(args.log, case_set))
+    harness.write(args.convert, to_recording(args.log, case_set, warn))
     print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
     return 0
 

@@ -1642,7 +1642,7 @@ class Record:
     def __init__(self, manifest, cases, refused, rows):
         self.manifest, self.cases, self.refused, self.rows = manifest, cases, refused, rows
         self.trials, self.names, self.asked = manifest["trials"], list(cases), {}
-        self.task = None
+        self.task, self.faults = None, []       # of its log, beside its rows
         self.table, self.places, self.setups = [NOT_RUN], {NOT_RUN: 0}, Counter()
         size = len(cases) * self.trials
         self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size

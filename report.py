@@ -863,6 +863,8 @@ def read_records(paths, args) -> tuple:
     """(the run record of each path, {case id: case} of their cases where a log or --failures tells them)."""
     records = [bench.graded_log(path, *log_sources(path, args), args.regrade) if bench.is_log(path) else harness.read_json(path)
                for path in paths]
+    for path, record in zip(paths, records):
+        bench.warn_of_ties(path, getattr(record, "faults", []), bench.warn)
     asked = getattr(records[0], "asked", {})
     if args.failures and not asked:
         case_set = harness.load_plan(args.task or "triage_task", args.cases)[1]

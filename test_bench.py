@@ -1547,6 +1547,99 @@ class Labels(InFolder):
         self.assertEqual(bench.prompt_difference(old, many)[-1], "and 55 more lines")
 
 
+class Ties(InFolder):
+    """A row is tied to the header and to its place."""
+
+    def lines(self):
+        return self.log.read_bytes().splitlines(keepends=True)
+
+    def faults(self, *lines):
+        """The numbers of the lines that are not tied, and of those without a tie, of a log of these lines."""
+        self.log.write_bytes(b"".join(lines))
+        with open(self.log, "rb") as file:
+            reader = bench.reader_of(file, self.log)
+            list(reader.rows())
+        return reader.loose, reader.untied
+
+    def test_a_tie_is_the_hash_of_the_tie_before_and_of_the_line_without_its_own(self):
+        self.run_small(trials=2)
+        header, *rows = self.log.read_text().splitlines()
+        tie = hashlib.sha256(header.encode()).hexdigest()[:16]
+        for row in rows:
+            value = json.loads(row)
+            told = value.pop("tie")
+            tie = hashlib.sha256((tie + json.dumps(value)).encode()).hexdigest()[:16]
+            self.assertEqual(told, tie)
+
+    def test_rows_that_were_changed_removed_swapped_or_pasted_are_found(self):
+        self.run_small()
+        header, *rows = self.lines()
+        self.assertEqual(self.faults(header, *rows), ([], []))
+        other = header.replace(b'"trials": 3', b'"trials": 4')
+        edited = rows[1].replace(b"billing", b"account")
+        bare = re.sub(rb', "tie": "[0-9a-f]*"', b"", rows[1])
+        for lines, found in (([other, *rows], ([2], [])), ([header, rows[0], edited, *rows[2:]], ([3], [])),
+                             ([header, *rows[:1], *rows[2:]], ([3], [])), ([header, *rows[1:]], ([2], [])),
+                             ([header, rows[1], rows[0], *rows[2:]], ([2, 3, 4], [])),
+                             ([header, rows[0], bare, *rows[2:]], ([], [3]))):
+            with self.subTest(found=found):
+                self.assertEqual(self.faults(*lines), found)
+        self.log.unlink()
+        self.run_small(Scripted(lambda case, trial: {"category": "other", "needs_human": True}))
+        pasted = self.lines()[2]
+        self.assertEqual(self.faults(header, rows[0], pasted, *rows[2:]), ([3, 4], []))
+
+    def test_resuming_keeps_the_chain_also_after_a_torn_line(self):
+        whole = Scripted(lambda case, trial: {**GOOD, "n": [case["id"], trial]})
+        self.run_small(whole)
+        lines = self.lines()
+        self.log.write_bytes(b"".join(lines[:4]) + lines[4][:-9])
+        self.run_small(whole)
+        self.assertEqual(self.faults(*self.lines()), ([], []))
+        self.run_small(whole, trials=5, extend=True)
+        self.assertEqual(self.faults(*self.lines()), ([], []))
+
+    def test_a_taken_over_row_gets_a_tie_of_its_new_place(self):
+        self.run_small(trials=2)
+        old = self.log.rename(self.folder / "old.jsonl")
+        self.run_small(trials=3, sources=[old])
+        self.assertEqual(self.faults(*self.lines()), ([], []))
+
+    def test_resuming_warns_of_a_loose_row_once_and_names_the_line(self):
+        self.run_small(trials=2)
+        header, *rows = self.lines()
+        self.log.write_bytes(b"".join([header, rows[0], *rows[2:]]))
+        warnings = []
+        self.assertEqual(self.run_small(trials=2, warn=warnings.append)["ran"], 1)
+        self.assertEqual(warnings, [
+            f"{self.log}: line 3 is not tied to the line before it: one of the two was changed, or a line was removed, added "
+            "or moved there; its trials are counted as they stand, report.py --verify tells all"])
+
+    def test_a_part_of_a_log_takes_up_the_chain_where_it_begins(self):
+        self.run_small()
+        data, places = self.log.read_bytes(), [0]
+        for line in self.lines():
+            places.append(places[-1] + len(line))
+        header = bench.read_log(self.log)[0]
+        with open(self.log, "rb") as file:
+            for start, stop in ((places[1], places[3]), (places[3], len(data))):
+                reader = bench.LogReader(file, self.log, header=header, start=start, stop=stop)
+                list(reader.rows())
+                self.assertEqual((reader.loose, reader.untied), ([], []))
+            file_of = io.BytesIO(data.replace(b'"trial": 1', b'"trial": 2', 1))
+            reader = bench.LogReader(file_of, self.log, [], header, places[3], places[4])
+            list(reader.rows())
+            self.assertEqual(reader.loose, [2])
+
+    def test_a_log_of_the_first_version_goes_on_without_ties(self):
+        shutil.copy(HERE / "recorded/bayes.jsonl", self.log)
+        lines = self.lines()
+        self.log.write_bytes(b"".join(lines[:-1]))
+        self.assertEqual(called(bench, "--log", self.log)[0], 0)
+        self.assertNotIn("tie", json.loads(self.lines()[-1]))
+        self.assertEqual(self.faults(*self.lines()), ([], []))
+
+
 class PoorFileSystems(InFolder):
     """Those without locks or without sync."""
 
