@@ -2283,18 +2283,22 @@ def add_log(add) -> None:
     add("--convert", type=Path, metavar="RECORDING", help="run nothing: write the log as a recording")
 
 
-def hint_of(option: str) -> str:
-    """What to give in place of an option that is none: "--temperature" → "; give it as --option temperature=VALUE"."""
+def hint_of(option: str, words) -> str:
+    """What to give in place of an option that is none: "--temperature 0" → "; give it as --option temperature=0"."""
     name = option.lstrip("-").replace("-", "_")
     if option in SHORT:
         return f"; did you mean {SHORT[option]}?"
     if name in harness.import_named("model_triage", "system").OPTIONS:
-        return f"; give it as --option {name}=VALUE"
+        given = next((rest or after for word, after in zip(words, [*words[1:], ""])
+                      for head, _, rest in [word.partition("=")] if head == option), "")
+        return f"; give it as --option {name}={given if given[:1] not in ('', '-') else 'VALUE'}"
     return ""
 
 
 def parse_args(argv):
-    parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]", hint=hint_of)
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]",
+                            hint=lambda option: hint_of(option, words))
     for title, add_group in (("what is measured", add_what), ("some of it, or only to look", add_choice),
                              ("an Ollama model's settings", add_model),
                              ("the run", add_run), ("the log", add_log)):

@@ -1,10 +1,12 @@
 """Cases, tasks, systems, one call, recordings, grading and run records.
 
-    python3 harness.py run --recording R --out RUN [--task triage_task] [--cases cases.json]
+    python3 harness.py run --recording R --out RUN
+    python3 harness.py run --recording R --out RUN --task mine.json
 
-grades a recording (what became of every planned trial of every case) with the checks of the task, and writes
-a run record: a manifest, then a row a trial with its verdict, which is pass, fail or incomplete. Nothing in
-it depends on the machine, the time or the Python that made it.
+grades a recording (what became of every planned trial of every case) with the
+checks of the task, and writes a run record: a manifest, then a row a trial
+with its verdict, which is pass, fail or incomplete. Nothing in it depends on
+the machine, the time or the Python that made it.
 """
 
 import signal
@@ -40,6 +42,7 @@ import platform
 import re
 import threading
 import time
+import traceback
 import warnings
 from array import array
 from collections import Counter
@@ -303,6 +306,13 @@ def write(path, value) -> None:
 
 # Tasks as modules
 
+def raised(error) -> str:
+    """An error of somebody's own code with where it stands: "KeyError: 'x' (mine.py, line 12)"."""
+    told, ours = f"{type(error).__name__}: {error}", (str(HERE / "harness.py"), str(HERE / "bench.py"), os.path.dirname(os.__file__), "<")
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    return f"{told} ({os.path.basename(places[-1].filename)}, line {places[-1].lineno})" if places else told
+
+
 def import_named(name: str, what: str):
     """The module of that name, from the tool's own folder or the current one; RunError with near names."""
     for folder in (str(HERE), os.getcwd()):
@@ -318,7 +328,7 @@ def import_named(name: str, what: str):
         known = {path.stem for folder in (HERE, Path.cwd()) for path in folder.glob("*.py")}
         raise RunError(f"no {what} module {name}.py here or beside the tool{nearest(name, sorted(known))}") from None
     except (Exception, SystemExit) as error:        # the module's own code runs here
-        raise RunError(f"{what} {name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise RunError(f"{what} {name} cannot be imported: {raised(error)}") from error
 
 
 # Tasks as data: values and how they are compared
@@ -1288,7 +1298,7 @@ def load_system(spec: str, case_set: dict):
     except (RunError, SystemDown):
         raise
     except Exception as error:      # the module's own code runs here
-        raise RunError(f"system {spec} cannot be made: {type(error).__name__}: {error}") from error
+        raise RunError(f"system {spec} cannot be made: {raised(error)}") from error
     missing = [part for part in IDENTITY if inspect.getattr_static(found, part, ABSENT) is ABSENT]
     if missing:
         raise RunError(f"system {spec} has no {', '.join(missing)}")
@@ -1395,7 +1405,7 @@ def call_hook(system, name, *arguments):
     except (SystemDown, RunError):
         raise
     except Exception as error:      # the system's own code runs here
-        raise RunError(f"{name} of {system.name} raised {type(error).__name__}: {error}") from error
+        raise RunError(f"{name} of {system.name} raised {raised(error)}") from error
 
 
 def confirmed(system, response) -> dict:

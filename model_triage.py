@@ -795,10 +795,9 @@ class OllamaChat:
         entry = entry_of(self.name, models)
         if entry is None or not digest_of(entry):
             names = [model["name"] for model in models]
-            hint = harness.nearest(self.name, names) or f"; installed: {', '.join(names[:8]) or 'none'}"
-            url = self.server.locate()[0].url
-            raise SystemDown(f"the server at {url} has no model {json.dumps(self.name)}: "
-                             f"`ollama pull {self.name}` fetches it{hint}")
+            meant, pull = harness.nearest(self.name, names), f"`ollama pull {self.name}` fetches it"
+            raise SystemDown(f"the server at {self.server.locate()[0].url} has no model {json.dumps(self.name)}" + (
+                f"{meant} If not: {pull}" if meant else f": {pull}; installed: {', '.join(names[:8]) or 'none'}"))
         self.details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
         return digest_of(entry)
 

@@ -1,14 +1,17 @@
-"""What the trials of a benchmark say: counts, estimates with their intervals, comparison, gates.
+"""What the trials of a benchmark say: counts, estimates, comparison, gates.
 
-    python3 report.py runs/bayes.jsonl                          a log of bench.py, or a run record of harness.py
-    python3 report.py runs/bayes.jsonl --failures               what the failing trials answered
-    python3 report.py NEW.jsonl OLD.jsonl                       two systems on the same cases, paired by trial
-    python3 report.py NEW.jsonl --out page.html --out grid.svg  a page, a picture; .json has all the figures
-    python3 report.py NEW.jsonl --require majority --min pass@1=0.8 --no-worse-than OLD.jsonl
+    python3 report.py                         which logs there are in runs/
+    python3 report.py LOG                     a log of bench.py, or a run record
+    python3 report.py LOG --failures          what the failing trials answered
+    python3 report.py NEW OLD                 two systems on the same cases
+    python3 report.py LOG --out page.html     a page; .svg a picture
+    python3 report.py NEW --min pass@1=0.8 --no-worse-than OLD
 
-The last form is a gate for CI: exit status 1 when it is not met. pass@k is the chance that at least one of
-k trials passes, pass^k that all k do; both are averaged over cases. Every interval is a 95 % interval. A
-trial that was not run is no failure: while there is one, no curve and no interval of the whole is given.
+The last form is a gate for CI: exit status 1 when it is not met. pass@k is
+the chance that at least one of k trials passes, pass^k that all k do; both
+are averaged over cases. Every interval is a 95 % interval. A trial that was
+not run is no failure: while there is one, no curve and no interval of the
+whole is given.
 """
 
 import os
@@ -23,6 +26,7 @@ if __name__ == "__main__":
 import harness      # the first import, since it refuses a Python that is too old for the others
 
 import argparse
+import contextlib
 import csv
 import io
 import json
@@ -33,6 +37,7 @@ import shlex
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 from itertools import accumulate, compress, groupby
 from pathlib import Path
@@ -1886,14 +1891,18 @@ def minimum(text: str) -> tuple:
 
 
 def parse_args(argv):
-    parser = harness.Parser(description=__doc__)
-    add, price = parser.add_argument, number(0, math.inf, "a price from 0 up")
-    add("runs", nargs="+", metavar="RUN_OR_LOG", help="a log of bench.py or a run record of harness.py")
+    parser = harness.Parser(description=__doc__, usage="python3 report.py LOG [OTHER_LOG] [OPTIONS]")
+    add, price = parser.add_argument_group("what is shown").add_argument, number(0, math.inf, "a price from 0 up")
+    add("runs", nargs="*", metavar="LOG", help="a log of bench.py or a run record of harness.py; without one the newest are listed")
     add("--failures", action="store_true", help="show the replies that failed, equal ones together")
     add("--case", metavar="ID", help="with --failures: of this case only, uncut")
     add("--out", type=out_file, action="append", default=[], metavar="FILE",
         help=f"write the report too, in the format of the suffix ({', '.join(FORMATS)}); repeatable")
     add("--excel", action="store_true", help="begin a .csv with the byte-order mark by which Excel knows UTF-8")
+    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
+    add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
+    add = parser.add_argument_group("gates").add_argument
     add("--require", choices=FOLDS, help="gate: each case must pass so; also how a comparison folds a case")
     add("--min", type=minimum, action="append", default=[], metavar="pass@K=X",
         help="gate: pass@K (or pass^K) is at least X; repeatable")
@@ -1903,12 +1912,10 @@ def parse_args(argv):
         help="with --no-worse-than: and is shown to be less than M worse")
     add("--allow-incomplete", type=number(0, 10 ** 9, "a whole number from 0 up", int), metavar="N",
         help="gate: at most N trials are incomplete (with any other gate: 0)")
-    add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
-    add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
+    add = parser.add_argument_group("grading").add_argument
     add("--task", metavar="TASK", help="a task file or module (default: what the log holds)")
     add("--cases", metavar="FILE", help="the case file (default: what the log holds)")
     add("--regrade", action="store_true", help="grade logs with today's checks and expectations")
-    add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     args = parser.parse_args(argv)
     if args.case is not None and not args.failures:
         parser.error("--case needs --failures: it picks the case whose failures are shown")
@@ -1952,10 +1959,45 @@ def format_report(report, records, asked, args, term) -> list:
     return lines[1:]
 
 
+def newest_logs(most=10) -> list:
+    """A line for each of the newest logs in runs/: when it was last written, how far it is, what it measures, its path."""
+    found = []
+    for path in sorted(Path("runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)[:most]:
+        with contextlib.suppress(RunError, OSError), bench.open_log(path) as file:
+            header, rows = bench.reader_of(file, path).header, 0
+            trials = header["trials"]
+            file.seek(0)
+            for line in file:
+                rows += line.startswith(b'{"case_id"')
+                if line.startswith(bench.PLAN_START):
+                    trials = (bench.plan_step(line) or header)["trials"]
+            planned = len(header.get("case_inputs") or ()) * trials
+            written = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
+            state = "done" if rows == planned else f"{rows} of {planned}" if planned else plural(rows, "row")
+            found.append((written, state, printable(as_text(dig(header, "system", "name") or "?")), printable(harness.as_word(path))))
+    widths = [max(map(bench.columns, column)) for column in list(zip(*found))[:3]]
+    return ["  ".join([*(cell + " " * (width - bench.columns(cell)) for cell, width in zip(row, widths)), row[3]]) for row in found]
+
+
+def check_there(paths) -> None:
+    """RunError or UsageError where no log is named or one is not there; the newest are listed on stdout."""
+    missing = [path for path in paths if not os.path.exists(path)]
+    if paths and not missing:
+        return
+    lines = newest_logs()
+    print(*lines, sep="\n", end="\n" * bool(lines))
+    hint = "" if lines else "; there is none in runs/ yet: python3 bench.py writes one"
+    if not paths:
+        raise harness.UsageError(f"name the log to report{hint}")
+    known = [str(path) for path in Path("runs").glob("*.jsonl")]
+    raise RunError(f"{missing[0]}: No such file or directory{harness.nearest(missing[0], known)}")
+
+
 def report_runs(argv=None) -> int:
     """Read, count, write and print; 1 when a gate is not met."""
     args = parse_args(argv)
     paths = args.runs + ([args.no_worse_than] if args.no_worse_than else [])
+    check_there(paths if args.runs else [])
     records, asked = read_records(paths, args)
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
     report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than))

@@ -3715,11 +3715,11 @@ class Preflight(unittest.TestCase):
                              "restart the server with `ollama serve`", True)
 
     def test_a_model_that_is_not_installed(self):
-        for models, hint in ((DIGESTS, 'did you mean "smollm2:135m"?'), ({}, "installed: none"),
-                             ({"llama3:8b": "ab" * 32}, "installed: llama3:8b")):
+        pull = "`ollama pull smollm2:1.7b` fetches it"
+        for models, hint in ((DIGESTS, f'; did you mean "smollm2:135m"? If not: {pull}'), ({}, f": {pull}; installed: none"),
+                             ({"llama3:8b": "ab" * 32}, f": {pull}; installed: llama3:8b")):
             with FakeOllama(models=models) as server:
-                self.assert_down(server, 'the server at SERVER has no model "smollm2:1.7b": '
-                                 f"`ollama pull smollm2:1.7b` fetches it; {hint}",
+                self.assert_down(server, f'the server at SERVER has no model "smollm2:1.7b"{hint}',
                                  system=ModelTriage("smollm2:1.7b"))
 
     def test_names_are_compared_as_the_server_compares_them(self):
@@ -4210,8 +4210,8 @@ class OllamaRuns(InFolder):
             address = server.address
             done = script("bench.py", "--model", "smolm2:135m", cwd=self.folder)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertEqual(done.stderr, f'error: the server at http://{address} has no model "smolm2:135m": `ollama pull smolm2:135m` '
-                                          'fetches it; did you mean "smollm2:135m"?\n')
+            self.assertEqual(done.stderr, f'error: the server at http://{address} has no model "smolm2:135m"; did you mean "smollm2:135m"? '
+                                          'If not: `ollama pull smolm2:135m` fetches it\n')
             done = script("bench.py", "--model", "smollm2:135m", "--trials", "2", "--option", "temperature=0", cwd=self.folder)
             self.assertEqual((done.returncode, done.stderr), (0, "warning: the temperature is 0: the seed changes nothing, so all trials of a "
                                                                  "case are one trial; --option temperature=1\n"))
@@ -4516,6 +4516,62 @@ run       python3 {bench.__file__} receipts.json --model smollm2:135m
 
     def test_two_ways_to_look_are_one_too_many(self):
         self.refused("argument --try: not allowed with argument --check", "receipts.json", "--try", "--check", status=2)
+
+
+class Stumbles(OwnTask):
+    """What is easily written wrong gets the words that are right."""
+
+    def test_a_model_in_the_wrong_place(self):
+        for words, text in ((["llama3.2:3b"], "llama3.2:3b is no task file (their names end in .json): --model llama3.2:3b measures a model"),
+                            (["-m", "llama3.2:3b"], "unrecognized arguments: -m; did you mean --model?"),
+                            (["runs/x.jsonl"], "python3 report.py runs/x.jsonl reports a log"), (["cases.csv"], "--cases cases.csv reads cases"),
+                            (["my_task.py"], "--task my_task names a module")):
+            self.refused(text, *words, status=2)
+
+    def test_a_sampling_option_in_the_wrong_place(self):
+        for words, text in ((["--temperature", "0"], "--option temperature=0"), (["--num-predict=300"], "--option num_predict=300"),
+                            (["--num-ctx", "--trials", "3"], "--option num_ctx=VALUE"), (["--top_k"], "--option top_k=VALUE"),
+                            (["-n", "3"], "did you mean --trials?"), (["--modell", "x"], 'did you mean "--model"')):
+            self.refused(text, *words, status=2)
+
+    def test_a_misspelt_model_gets_the_one_that_is_there_before_the_pull(self):
+        told = called(bench, "receipts.json", "--model", "smolm2:135m")[2]
+        self.assertIn('has no model "smolm2:135m"; did you mean "smollm2:135m"? If not: `ollama pull smolm2:135m` fetches it\n', told)
+        self.assertIn("`ollama pull other:1b` fetches it; installed: smollm2:135m", called(bench, "receipts.json", "--model", "other:1b")[2])
+
+    def test_a_report_of_no_log_lists_those_that_are_there(self):
+        self.assertEqual(called(report), (2, "", "error: name the log to report; there is none in runs/ yet: python3 bench.py writes one\n"))
+        self.bench("receipts.json", "--trials", "1")
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        Path("runs/-half.jsonl").write_bytes(b"".join(lines[:-1]))
+        Path("runs/longer.jsonl").write_bytes(b"".join(lines) + b'{"plan": {"trials": 2, "at": "2026-01-01"}}\n' + lines[1][:-2])
+        Path("runs/other.jsonl").write_text("{}\n")
+        Path("runs/torn.jsonl").write_bytes(lines[0][:-9])
+        for number, name in enumerate((self.log, "runs/-half.jsonl", "runs/longer.jsonl")):
+            os.utime(name, (1000000000 + 60 * number,) * 2)
+        written = [time.strftime("%Y-%m-%d %H:%M", time.localtime(1000000000 + 60 * number)) for number in (2, 1, 0)]
+        listed = "".join(f"{when}  {state}  smollm2:135m  {name}\n" for when, state, name in zip(written, ("4 of 6", "2 of 3", "done  "), (
+            "runs/longer.jsonl", "runs/-half.jsonl", self.log)))
+        self.assertEqual(called(report), (2, listed, "error: name the log to report\n"))
+        self.assertEqual(called(report, "runs/receipt-smollm2-135m.jsonl", "--failures"), (
+            1, listed, f'error: runs/receipt-smollm2-135m.jsonl: No such file or directory; did you mean "{self.log}"?\n'))
+
+    def test_help_fits_80_columns_and_begins_with_examples(self):
+        for name in ("bench.py", "report.py", "harness.py"):
+            lines = script(name, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+            self.assertLessEqual(max(map(len, lines)), 80, name)
+            self.assertTrue(any(line.startswith(f"    python3 {name}") for line in lines[:8]), lines)
+
+    def test_a_fault_in_a_module_of_ones_own_tells_its_line(self):
+        self.write("crashing.py", "import sys\nprint('half way', file=sys.stderr)\n\ndef broken(case_set):\n    return case_set['x']\n\n"
+                                  "class System:\n    name = version = mode = model = prompt = 'x'\n    tools = []\n    def check_model(self):\n"
+                                  "        raise ValueError('no key')\n    def respond(self, case, trial):\n        pass\n\nwhole = System()\n")
+        self.write("unfinished.py", "import os\n1 / 0\n")
+        for spec, told in (("crashing:broken", "half way\nerror: system crashing:broken cannot be made: KeyError: 'x' (crashing.py, line 5)\n"),
+                           ("crashing:whole", "half way\nerror: check_model of x raised ValueError: no key (crashing.py, line 11)\n"),
+                           ("unfinished:x", "error: system unfinished cannot be imported: ZeroDivisionError: division by zero (unfinished.py, line 2)\n")):
+            done = script("bench.py", "receipts.json", "--system", spec, cwd=self.folder)
+            self.assertEqual((done.returncode, done.stderr), (1, told))
 
 
 class LogsOfTheFirstVersion(InFolder):
@@ -5674,6 +5730,7 @@ class TheReportCommand(InFolder):
 
     def test_files_that_cannot_be_reported(self):
         empty = {"responses": {}}
+        self.enterContext(contextlib.chdir(self.folder))
         for path, error in ((self.folder / "none.json", "error: none.json: No such file or directory\n"),
                             (self.saved("{", "a.json"), "error: a.json: not JSON: Expecting property name"),
                             (self.saved("", "b.jsonl"), "error: b.jsonl: the log holds no run yet: run bench.py first\n"),
