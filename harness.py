@@ -213,14 +213,67 @@ def read_text(path) -> str:
         raise RunError(f"{path}: not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
 
 
+def place_of_fault(text: str) -> int:
+    """Where a text that is JSON in form has what is refused all the same: a key that stands twice, NaN, 1e999."""
+    keys, number, colon = [set()], r"-?(?:NaN|Infinity|[0-9][0-9.eE+-]*)", re.compile(r"\s*:")
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|' + number, text):
+        token = found.group()
+        if token in "{[":
+            keys.append(set())
+        elif token in "}]":
+            keys.pop()
+        elif re.match(number, token):
+            if not math.isfinite(float(token)):
+                return found.start()
+        elif colon.match(text, found.end()):
+            if json.loads(token) in keys[-1]:
+                return found.start()
+            keys[-1].add(json.loads(token))
+    return 0
+
+
+def json_fault(text: str, error) -> tuple:
+    """(what a text has that JSON has not, where): the usual slips of the hand by name, else in Python's words."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error), 0 if isinstance(error.__context__, RecursionError) else place_of_fault(text)
+    place = error.pos + len(text[error.pos:]) - len(text[error.pos:].lstrip())
+    rest, before, said = text[place:], text[:place].rstrip(), error.msg
+    closing = rest[:1] == "," and rest[1:].lstrip()[:1] or before[-1:] == "," and rest[:1]
+    word = re.match(r"\w*", rest)[0]
+    if closing and closing in "}]":
+        return f"a comma stands before the closing {closing}: leave it out", place if rest[:1] == "," else len(before) - 1
+    if rest[:1] in tuple("'“”„‘’`"):
+        return f"a quotation mark {rest[0]} where JSON has double quotes: write \"", place
+    if re.match("//|/\\*|#", rest):
+        return "a comment, which JSON has not: leave it out", place
+    if not rest:
+        return "it ends too early: " + ('a closing }, ] or " is missing, or the file is cut' if before else "it is empty"), len(before)
+    known = {"true": "true", "false": "false", "none": "null", "null": "null"}.get(word.lower())
+    if known and said == "Expecting value":
+        return f"{word} is written {known} in JSON", place
+    hints = {"Expecting ',' delimiter": "a comma is missing before this", "Expecting ':' delimiter": "a colon is missing before this",
+             "Expecting property name": f'a name without quotes: write "{word}"' if word else "a name in double quotes is missing before this",
+             "Unterminated string": 'a text without its closing "', "Extra data": "it goes on after its end: one value a file, one a line in .jsonl",
+             "Expecting value": "no value of JSON; a text stands in double quotes",
+             "Invalid control character": "a text with a line break or a tab in it: write \\n or \\t",
+             "Invalid \\escape": "a backslash in a text: write \\\\"}
+    return next((hint for start, hint in hints.items() if said.startswith(start)), said), error.pos if "control" in said else place
+
+
+def parsed(text: str, path, first_line: int = 1):
+    """The value of a file's JSON text; RunError names the file, line, column and fault, and shows the line."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        fault, place = json_fault(text, error)
+    start = text.rfind("\n", 0, place) + 1
+    shown = text[max(start, place - 40):].split("\n")[0][:80].strip()
+    raise RunError(f"{path}: not JSON: line {text.count(chr(10), 0, place) + first_line}, column {place - start + 1}: {fault}: {shown}")
+
+
 def read_json(path):
     """The value that a JSON file holds; RunError names the file and the place."""
-    try:
-        return parse_json(read_text(path))
-    except RunError:
-        raise
-    except ValueError as error:
-        raise RunError(f"{path}: not JSON: {error}") from None
+    return parsed(read_text(path), path)
 
 
 def is_irreplaceable(path) -> bool:
@@ -1097,14 +1150,7 @@ def completed(case, task, line=None):
 
 def json_lines(text, path) -> list:
     """(line number, value) of each line of JSON Lines."""
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    cases = []
-    for number, line in lines:
-        try:
-            cases.append((number, parse_json(line)))
-        except ValueError as error:
-            raise RunError(f"{path}: line {number}: not JSON: {error}") from None
-    return cases
+    return [(number, parsed(line, path, number)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def cell_value(text, schema):
@@ -1200,8 +1246,19 @@ def load_cases(path, task) -> dict:
         document = read_case_file(path, task)
     except RunError as error:
         raise CaseError(printable(str(error))) from None
-    raise_problems(path, case_file_problems(document, task))
+    problems = case_file_problems(document, task)
+    if problems and not isinstance(task, DataTask) and are_strangers(document, task):
+        problems = [f"its cases are not of the task {task.NAME} ({problems[-1]}): give their own task as well, "
+                    f"as in bench.py TASK.json --cases {as_word(path)}, or --task MODULE"]
+    raise_problems(path, problems)
     return case_set_of(document, task)
+
+
+def are_strangers(document, task) -> bool:
+    """Whether the task knows none of what the cases of a document expect."""
+    cases = document.get("cases") if isinstance(document, dict) else None
+    asked = [case for case in cases if isinstance(case, dict) and "expect" in case] if isinstance(cases, list) else []
+    return len(asked) > 1 and all(expectation_problems(case, task) for case in asked)
 
 
 def task_of_file(path) -> tuple:

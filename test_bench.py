@@ -242,15 +242,23 @@ class TheCases(InFolder):
 
     def test_a_file_of_another_shape_is_refused(self):
         for document, problem in (
-                ("{", "cases.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+                ("{", 'cases.json: not JSON: line 1, column 2: it ends too early: a closing }, ] or " is missing, or the file is cut: {'),
                 (b"\xff", "cases.json: not UTF-8 text: byte 0 is 0xff"),
                 ("[1]", 'cases.json: not of the shape {"name": …, "cases": […]}'),
                 ({"name": "x", "cases": []}, "cases.json: there are no cases"),
-                ('{"name": "x", "name": "y", "cases": []}', "cases.json: not JSON: the key 'name' stands twice in one object"),
-                ('{"name": "x", "cases": NaN}', "cases.json: not JSON: NaN is not JSON"),
-                ("[" * 100_000, "cases.json: not JSON: nested too deeply")):
+                ('{"name": "x", "name": "y", "cases": []}', "cases.json: not JSON: line 1, column 15: the key 'name' stands twice in one object: "
+                                                           '{"name": "x", "name": "y", "cases": []}'),
+                ('{"name": "x", "cases": NaN}', 'cases.json: not JSON: line 1, column 24: NaN is not JSON: {"name": "x", "cases": NaN}'),
+                ("[" * 100_000, "cases.json: not JSON: line 1, column 1: nested too deeply: " + "[" * 80)):
             with self.subTest(problem=problem):
                 self.assertEqual(self.problems(document), [problem])
+
+    def test_cases_of_another_task_are_told_in_one_line(self):
+        cases = [case(name, expect={"total": 1}) for name in "abc"]
+        self.assertEqual(self.problems({"name": "x", "cases": cases}), [
+            'cases.json: its cases are not of the task inbox-triage (case c: expect names "total": the task knows category and needs_human): '
+            "give their own task as well, as in bench.py TASK.json --cases cases.json, or --task MODULE"])
+        self.assertEqual(len(self.problems({"name": "x", "cases": [*cases, case("d")]})), 3)
 
     def test_the_hash_is_of_the_content_not_of_the_layout(self):
         document = {"name": "x", "cases": [case("ü"), case("b")]}
@@ -563,6 +571,8 @@ class CaseFilesOfOwnTasks(InFolder):
 
     def test_files_that_cannot_be_read_name_the_line(self):
         for name, text, said in (
+                ("c.jsonl", '{"input": "x", "expect": "y"}\n\n{"input": "x",}\n',
+                 'not JSON: line 3, column 14: a comma stands before the closing }: leave it out: {"input": "x",}'),
                 ("c.csv", "", "no header: the first line names the columns, such as id,input,expect"),
                 ("c.csv", "input,expct\nx,y\n", 'line 1: unknown column "expct"; did you mean "expect"?'),
                 ("c.csv", "input,input\nx,y\n", 'line 1: the column "input" stands twice'),
@@ -917,7 +927,7 @@ class RecordingsAndRunRecords(InFolder):
     def test_the_command_refuses_in_one_line(self):
         for words, text in ((["--recording", self.write("r.json", "[]")], "r.json: not a recording"),
                             (["--recording", self.folder / "none.json"], "none.json: No such file"),
-                            (["--recording", self.write("n.json", "NaN")], "n.json: not JSON: NaN is not JSON")):
+                            (["--recording", self.write("n.json", "NaN")], "n.json: not JSON: line 1, column 1: NaN is not JSON: NaN")):
             done = script("harness.py", "run", *words, "--out", self.folder / "out.json")
             with self.subTest(text=text):
                 self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1))
@@ -926,6 +936,27 @@ class RecordingsAndRunRecords(InFolder):
 
 
 class Files(InFolder):
+    def test_the_usual_slips_in_json_are_named_with_their_place(self):
+        quote, early = "where JSON has double quotes: write \"", 'it ends too early: a closing }, ] or " is missing, or the file is cut'
+        for text, said in (
+                ('{"a": 1,\n}', '1, column 8: a comma stands before the closing }: leave it out: {"a": 1,'),
+                ('{"a": [1, 2, ]}', '1, column 12: a comma stands before the closing ]: leave it out: {"a": [1, 2, ]}'),
+                ("{'a': 1}", f"1, column 2: a quotation mark ' {quote}: {{'a': 1}}"), ("[“a”]", f"1, column 2: a quotation mark “ {quote}: [“a”]"),
+                ('{"a": 1\n  "b": 2}', '2, column 3: a comma is missing before this: "b": 2}'), ("[1 2]", "1, column 4: a comma is missing before this: [1 2]"),
+                ('{"a": 1, // note\n"b": 2}', '1, column 10: a comment, which JSON has not: leave it out: {"a": 1, // note'),
+                ("[# x\n1]", "1, column 2: a comment, which JSON has not: leave it out: [# x"), ("[1 /* x */]", "1, column 4: a comment, which JSON has not: leave it out: [1 /* x */]"),
+                ("[1, None]", "1, column 5: None is written null in JSON: [1, None]"), ("[True]", "1, column 2: True is written true in JSON: [True]"),
+                ("{a: 1}", '1, column 2: a name without quotes: write "a": {a: 1}'), ('{"a" 1}', '1, column 6: a colon is missing before this: {"a" 1}'),
+                ('["x\ny"]', '1, column 4: a text with a line break or a tab in it: write \\n or \\t: ["x'), ('["c:\\d"]', '1, column 5: a backslash in a text: write \\\\: ["c:\\d"]'),
+                ('{"a": "x', '1, column 7: a text without its closing ": {"a": "x'), ('{"a": [1\n', f'1, column 9: {early}: {{"a": [1'), (" ", "1, column 1: it ends too early: it is empty: "),
+                ('{"a": 1}\n{"a": 2}', '2, column 1: it goes on after its end: one value a file, one a line in .jsonl: {"a": 2}'),
+                ("[x]", "1, column 2: no value of JSON; a text stands in double quotes: [x]"),
+                ('{"NaN": "1e999",\n"b": [-1e999]}', '2, column 7: -1e999 is out of a number\'s range: "b": [-1e999]}'),
+                ('{"a": {"b": 1}, "b": "a",\n"\\u0061": 3}', "2, column 1: the key 'a' stands twice in one object: \"\\u0061\": 3}"),
+                ('["' + "x" * 300 + '",]', '1, column 304: a comma stands before the closing ]: leave it out: ' + "x" * 39 + '",]')):
+            with self.subTest(text=text):
+                self.assert_refused(f"{self.folder / 'a.json'}: not JSON: line {said}", harness.read_json, self.write("a.json", text))
+
     def test_a_file_of_json_is_indented_as_python_does_it(self):
         for value in (None, 1.5, "a\n", [], {}, [[]], [{}], {"a": {}}, {"a": []}, [1, "é\ud800", None], {"b": [1, {"c": {"d": [True, []]}}], "a": (1, (2,))},
                       [[1, 2], 3, {"x": -0.0, "": "}]"}], {"k": {str(k): {"x": k / 7} for k in range(3)}}):
@@ -5732,7 +5763,7 @@ class TheReportCommand(InFolder):
         empty = {"responses": {}}
         self.enterContext(contextlib.chdir(self.folder))
         for path, error in ((self.folder / "none.json", "error: none.json: No such file or directory\n"),
-                            (self.saved("{", "a.json"), "error: a.json: not JSON: Expecting property name"),
+                            (self.saved("{", "a.json"), "error: a.json: not JSON: line 1, column 2: it ends too early"),
                             (self.saved("", "b.jsonl"), "error: b.jsonl: the log holds no run yet: run bench.py first\n"),
                             (self.saved("hello", "c.txt"), "error: c.txt: not JSON"),
                             (self.saved({"report_version": "1"}, "d.json"), "error: d.json: neither a run record nor a log: manifest is missing\n"),
@@ -6045,7 +6076,7 @@ class ThePage(unittest.TestCase):
                 ('wants total 2 within 0.5, shop to contain "y"', [
                     'total (missing), wanted 2 within 0.5; shop x, wanted to contain "y"', None,
                     'total 1.8, wanted 2 within 0.5; shop (missing), wanted to contain "y"']),
-                ('wants one of "b", "d"', ['c, wanted one of "b", "d"', None, 'b, wanted one of "b", "d"']))[number])
+                ('wants one of "b" or "d"', ['c, wanted one of "b" or "d"', None, 'b, wanted one of "b" or "d"']))[number])
 
     def test_a_raw_reply_is_shown_where_it_says_more_than_the_output_and_thinking_opens(self):
         record = run_record({"a": "++-"})
