@@ -131,8 +131,11 @@ def schedule(cases: list, trials: int) -> list:
 
 
 def input_hash(case) -> str:
-    """16 hex digits that stand for a case's input, by which a later plan knows the case again."""
-    return harness.sha256(harness.canonical(case["input"]))[:16]
+    """16 hex digits that stand for what a case gives a system, by which a later plan knows the case again.
+
+    A test is part of it: what it came to is in the output, and is not found out again."""
+    given = [case["input"], *({key: case[key]} for key in ("files", "hidden", "test") if key in case)]
+    return harness.sha256(harness.canonical(given if given[1:] else case["input"]))[:16]
 
 
 def utc_now() -> str:
@@ -2227,6 +2230,9 @@ def add_what(add) -> None:
         help="a task of your own as data; without one the tool's own demonstration, triage_task, runs")
     add("--model", action="append", default=[], metavar="TAG",
         help="an Ollama model, by its tag, else :latest; repeat it to run and compare several")
+    add("--command", metavar="ARGV", help="any program: the message is its standard input, its output the reply")
+    add("--shell", action="store_true", help="with --command: have it read by the shell")
+    add("--workspace", metavar="DIR", help="with --command: run each trial in a fresh copy of this folder")
     add("--system", metavar="MODULE:NAME", help="any system (--model TAG is short for model_triage:TAG; default for "
                                                 "triage_task: model_triage:bayes)")
     add("--task", metavar="TASK", help="the same as TASK.json, or a module with checks (default: triage_task)")
@@ -2339,8 +2345,11 @@ def checked_args(parser, argv):
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
     args.trials = args.trials or (1 if args.attempt else 10)
-    if args.model and args.system is not None:
-        parser.error("argument --system: not allowed with argument --model")
+    given = [f"--{name}" for name in ("model", "system", "command") if getattr(args, name)]
+    if given[1:]:
+        parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
+    if args.command is None and (args.shell or args.workspace is not None):
+        parser.error(f"--{'shell' if args.shell else 'workspace'} needs --command: the program to run")
     alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
                                           ("--try", args.attempt), ("--check", args.check)) if given]
     if len(args.model) > 1 and alone:
@@ -2366,7 +2375,8 @@ def asked_of(args, system, task, case_set):
     """What a model is to be asked: by the task, or for the triage task by the system, with the prompts of the command
     line; None where nothing says it. CaseError for placeholders that do not go with the cases."""
     texts = [None if path is None else harness.read_prompt(path) for path in (args.prompt, args.system_prompt)]
-    asked = getattr(task, "asked", None) or (system.asked if is_own_set(task, case_set) else None)
+    own = harness.has(system, "any_task") or is_own_set(task, case_set)
+    asked = getattr(task, "asked", None) or (system.asked if own else None)
     if asked is None and texts[0] is not None:
         asked = {"messages": [], "schema": None, "options": {}, "think": None}
     if asked is None or texts == [None, None]:
@@ -2378,13 +2388,26 @@ def asked_of(args, system, task, case_set):
     return asked
 
 
+def named_system(args, task, case_set):
+    """The system that the command line names; RunError for one that does not go with the cases."""
+    if args.system is None and args.command is None and args.check and (args.prompt or getattr(task, "asked", None)):
+        args.system = "model_triage:any:latest"     # what is asked can be seen without a model
+    if args.command is not None:
+        system = harness.import_named("model_triage", "system").Command(args.command, args.shell, args.workspace)
+    elif args.system is None and is_data(task):
+        raise harness.UsageError(f"give what {args.task} is for: --model TAG, or a program with --command ARGV")
+    else:
+        system = harness.load_system(args.system or "model_triage:bayes", case_set)
+    files = [case["id"] for case in case_set["cases"] if any(key in case for key in ("files", "hidden", "test"))]
+    if (files or "test" in (getattr(task, "asked", None) or {})) and not (args.check or harness.has(system, "uses_files")):
+        raise RunError(f"{f'case {files[0]} has files or a test' if files else f'task {args.task} has a test'}, which only "
+                       "a program works with: give one with --command ARGV")
+    return system
+
+
 def asking_system(args, task, case_set):
     """The system of the command line, which asks what the task asks; RunError, before any request, where none does."""
-    if args.system is None and args.check and (args.prompt or getattr(task, "asked", None)):
-        args.system = "model_triage:any:latest"     # what is asked can be seen without a model
-    if args.system is None and is_data(task):
-        raise harness.UsageError(f"give the model that {args.task} is for: --model TAG")
-    system = harness.load_system(args.system or "model_triage:bayes", case_set)
+    system = named_system(args, task, case_set)
     cases = f"the cases of {args.cases}" if args.cases else f"task {args.task}"
     if harness.has(system, "asking"):
         asked = asked_of(args, system, task, case_set)

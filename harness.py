@@ -40,6 +40,7 @@ import operator
 import os
 import platform
 import re
+import shlex
 import threading
 import time
 import traceback
@@ -63,7 +64,7 @@ SPLITS = ("development", "held-out")
 IDENTITY = ("name", "version", "mode", "model", "prompt", "tools")
 EXTRA_IDENTITY = ("options", "schema")
 PLAN_KEYS = ("harness_version", "system", "case_set_sha256", "splits", "trials")
-CASE_KEYS = ("id", "class", "split", "input", "expect", "failure_criteria", "expect_rejection")
+CASE_KEYS = ("id", "class", "split", "input", "expect", "failure_criteria", "expect_rejection", "files", "hidden", "test")
 # Python's own json reader gives up near 1,000 levels, at a depth that differs between versions.
 MAX_DEPTH = 100
 # More is a slip of the finger, and its plan alone would fill the memory.
@@ -412,7 +413,11 @@ CRITERION_SHAPE = {"type": "object", "properties": {"field": STRING, "is": {}, "
 TASK_SHAPE = {"name": {}, "prompt": STRING, "prompt_file": STRING, "system_prompt": STRING,
               "messages": {"type": "array", "items": MESSAGE_SHAPE, "examples": [{"role": "user", "content": "{input}"}]},
               "schema": {}, "options": {"type": "object", "examples": {"temperature": 0.2}}, "extract": {}, "compare": {},
-              "think": {"type": ["string", "boolean"], "examples": "off"}, "cases": {}}
+              "think": {"type": ["string", "boolean"], "examples": "off"}, "cases": {},
+              "test": STRING}
+# Of a task whose cases are tested: what a test came to, where the task asks for no fields beside that.
+TEST_SCHEMA = {"type": "object", "properties": {"exit": {"type": "integer"}, "output": {"type": "string"}},
+               "required": ["exit", "output"], "additionalProperties": False}
 
 
 class Reply(str):
@@ -1016,6 +1021,8 @@ def asked_faults(document, folder):
             example = TASK_SHAPE[key].get("examples")
             yield from ((key, problem + f", such as {json.dumps(example)}" * bool(example))
                         for problem in misfits(TASK_SHAPE[key], value, key, f"{key}: "))
+    if isinstance(document.get("test"), str) and test_problem(document["test"]):
+        yield "test", test_problem(document["test"])
     if given == ["prompt_file"] and isinstance(document["prompt_file"], str):
         try:
             document["prompt"] = read_prompt(os.path.join(folder, document["prompt_file"]))
@@ -1029,6 +1036,10 @@ def read_task(path) -> tuple:
     if not isinstance(document, dict):
         raise RunError(f'{path}: not a task: a task is an object {{"name": …, "prompt": …, "cases": […]}}')
     document = {key: value for key, value in document.items() if value is not None}
+    cases, test = document.get("cases"), document.get("test")
+    tested = test is not None or isinstance(cases, list) and any(isinstance(case, dict) and "test" in case for case in cases)
+    if tested and "schema" not in document and "extract" not in document:
+        document["schema"] = TEST_SCHEMA
     faults = [*definition_faults(document, set()), *asked_faults(document, os.path.dirname(path))]
     spoilt = {key for key, _ in faults}
     sound = {key: value for key, value in document.items() if key not in spoilt}
@@ -1037,7 +1048,7 @@ def read_task(path) -> tuple:
         definition = {"name": definition["name"], "schema": {"type": "object"}}
     prompt = [{"role": "user", "content": sound["prompt"]}] if "prompt" in sound else []
     asked = {"messages": sound.get("messages", prompt), "schema": sound.get("schema"), "options": sound.get("options", {}),
-             "think": sound.get("think")}
+             "think": sound.get("think"), **({"test": test} if test is not None else {})}
     asked = with_prompt(asked, None, sound.get("system_prompt")) if asked["messages"] else asked
     return DataTask(definition, asked, document.get("cases")), [problem for _, problem in faults]
 
@@ -1096,6 +1107,44 @@ def expectation_problems(case, task):
                        f"{json.dumps(case.get('id'))}: {error}") from error
 
 
+def path_problem(path):
+    """Why no file of a case may have a path, or None: it must stay within the folder that it is put into."""
+    if "\\" in path or ":" in path or UNPRINTABLE.search(path):
+        return "is not the path of a file as every system takes it: part folders with /, and leave \\, : and controls out"
+    if any(part.strip() in ("", ".", "..") for part in path.split("/")):
+        return "is not a path below the folder: give it without a / at its ends, and without . and .. in it"
+    return None
+
+
+def files_problems(case, task):
+    """What is wrong with the files that a case brings and with its test."""
+    for key in ("files", "hidden"):
+        files = case.get(key, {})
+        if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+            yield f'{key} is not an object of texts such as {{"src/main.py": "print()"}}'
+            continue
+        yield from (f"{key}: {json.dumps(path)} {path_problem(path)}" for path in files if path_problem(path))
+        yield from (f"{key}: {json.dumps(path)} is a file and the folder of another" for path in files
+                    if any(other.startswith(path + "/") for other in files))
+    if "test" in case and test_problem(case["test"]):
+        yield test_problem(case["test"])
+    if "test" in case and isinstance(task, DataTask) and "exit" not in ((task.schema or {}).get("properties") or ()):
+        yield 'a test is graded by the field "exit", which the task\'s schema lacks: add it, an integer'
+    asked = getattr(task, "asked", None)        # a task that was rebuilt to grade asks nothing
+    if case.get("hidden") and asked is not None and "test" not in case and "test" not in asked:
+        yield "hidden files are for a test, and there is none: give the case or the task a test"
+
+
+def test_problem(test):
+    """What is wrong with a test's command, or None."""
+    try:
+        if isinstance(test, str) and shlex.split(test):
+            return None
+    except ValueError:
+        pass
+    return f'test is {brief(test)}, not a command such as "python3 -m unittest"'
+
+
 def one_case_problems(case, task):
     """What is wrong with one case, duplicates apart."""
     if not isinstance(case, dict):
@@ -1109,7 +1158,7 @@ def one_case_problems(case, task):
         problems.append(f"input is neither text{', an object' * data} nor null" if "input" in case else "input is not there")
     problems += [f"unknown key {json.dumps(key)}{nearest(key, CASE_KEYS) or '; a case has ' + ', '.join(CASE_KEYS)}"
                  for key in case if key not in CASE_KEYS and (data or nearest(key, CASE_KEYS))]
-    return problems + expectation_problems(case, task)
+    return problems + list(files_problems(case, task)) + expectation_problems(case, task)
 
 
 def case_file_problems(document, task):

@@ -23,14 +23,21 @@ A trial is one POST /api/chat on a connection that is kept open. What can come o
     SystemDown          no trial could run; the message says what to do
 """
 
+import atexit
+import contextlib
 import copy
+import glob
+import hashlib
 import io
 import json
 import math
 import os
 import posixpath
+import queue
 import random
 import re
+import shlex
+import signal
 import socket
 import threading
 import time
@@ -1066,6 +1073,497 @@ def system(name: str) -> ModelTriage:
     if name.isidentifier() or not TAG.fullmatch(name):
         raise RunError(f"{json.dumps(name)} is no Ollama tag such as llama3.2:3b")
     return ModelTriage(name)
+
+
+# Any program as a system
+
+MOST_OUTPUT = 10 << 20      # bytes; a reply that is longer is a program that ran away
+KEPT_BYTES = 4000           # of the end of what a program says beside its reply, and of what a test says
+CLEANING_S = 10.0           # what removing the folders of ended trials may take when the tool itself ends
+ON_WINDOWS = os.name == "nt"
+# What a program is given for a task that asks nothing itself: a case's input. Its reply is JSON of any shape.
+INPUT_ALONE = {"messages": [{"role": "user", "content": "{input}"}], "schema": {}, "options": {}, "think": None}
+TEST_FIELDS = ("exit", "output")
+INTERPRETER = re.compile(r"(python|pypy|node|deno|bun|ruby|perl|php|java|bash|dash|zsh|sh|uv|env)[0-9.]*(\.exe)?")
+
+
+class CommandFailed(ReplyError):
+    """The command ended with an exit status other than 0."""
+
+
+class CommandKilled(ReplyError):
+    """A signal ended the command."""
+
+
+class OutputTooLong(ReplyError):
+    """The command wrote more than a reply can be."""
+
+
+def command_words(text: str) -> list:
+    """The words of a command line, quotes obeyed and nothing else of a shell: "a 'b c'" → ["a", "b c"]."""
+    try:
+        words = shlex.split(text, posix=not ON_WINDOWS)     # there a backslash parts the names of folders
+    except ValueError as error:
+        raise RunError(f"command {json.dumps(text)} cannot be read: {str(error).lower()}") from None
+    if not words:
+        raise RunError("the command is empty: give a program and its arguments")
+    return [word[1:-1] if ON_WINDOWS and word[:1] in "\"'" and word[-1:] == word[:1] else word for word in words]
+
+
+def group_options() -> dict:
+    """What makes a new process the head of a group of its own."""
+    if ON_WINDOWS:
+        return {"creationflags": 0x200}     # CREATE_NEW_PROCESS_GROUP
+    return {"start_new_session": True}
+
+
+def end_group(pid: int) -> None:
+    """Kill a process that group_options began, and the processes that it began."""
+    if ON_WINDOWS:
+        import subprocess
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(pid)], capture_output=True)
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):      # all gone; macOS says so of a dead group
+        os.killpg(pid, signal.SIGKILL)
+
+
+def end_strays(mark: str) -> None:
+    """Kill the processes that have a mark in their environment: what left its group. Only Linux tells them."""
+    for folder in glob.iglob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):
+            with open(f"{folder}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    os.kill(int(folder[6:]), signal.SIGKILL)
+
+
+class Program:
+    """A program at work. Whatever ends its wait, end() has to follow."""
+
+    def __init__(self, command, given: bytes, folder, environment: dict, together: bool = False):
+        """together: what it says as standard error belongs to its output, of which the end is kept."""
+        import subprocess
+        import tempfile
+        self.mark = f"TRIAL_MARK={os.getpid()}-{os.urandom(8).hex()}"
+        self.output, self.errors, self.together = bytearray(), bytearray(), together
+        self.events = queue.SimpleQueue()
+        with tempfile.TemporaryFile() as file:      # a pipe would need a thread to fill it
+            file.write(given)
+            file.seek(0)
+            self.process = subprocess.Popen(
+                command, shell=isinstance(command, str), stdin=file, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if together else subprocess.PIPE, cwd=folder,
+                env={**os.environ, **environment, **dict([self.mark.split("=")])}, **group_options())
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (self._wait, self._read, self._listen)]
+        for thread in self.threads:
+            thread.start()
+
+    def _wait(self):
+        self.events.put(self.process.wait())
+
+    def _read(self):
+        for chunk in iter(lambda: self.process.stdout.read1(1 << 16), b""):
+            self.output += chunk
+            if self.together:
+                del self.output[:-KEPT_BYTES]
+            elif len(self.output) > MOST_OUTPUT:
+                self.events.put(OutputTooLong(f"the output is over {MOST_OUTPUT >> 20} MB"))
+                return
+
+    def _listen(self):
+        for chunk in iter(lambda: self.together or self.process.stderr.read1(1 << 16), b""):
+            if self.together:
+                return
+            self.errors += chunk
+            del self.errors[:-KEPT_BYTES]
+
+    def wait(self, seconds: float) -> int:
+        """The exit status; TimeoutError, OutputTooLong, or what stop() was given."""
+        try:
+            event = self.events.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"no end within {seconds:g} s") from None
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+    def stop(self, error) -> None:
+        """Kill it, and have its wait raise the error."""
+        self.events.put(error)
+        end_group(self.process.pid)
+
+    def end(self) -> None:
+        """Kill what is left of it, and take in what it has written."""
+        end_group(self.process.pid)
+        end_strays(self.mark)
+        for thread in self.threads:
+            thread.join(1.0)        # what has left the group may keep a pipe open
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe and not any(thread.is_alive() for thread in self.threads):
+                pipe.close()
+
+
+class Jobs:
+    """The trials of a command that are under way, in whatever threads, so that they can be ended from another one."""
+
+    def __init__(self):
+        self.changed, self.programs, self.under_way = threading.Condition(), set(), 0
+        self.ended = threading.Event()
+
+    @contextlib.contextmanager
+    def trial(self):
+        """Hold the tool's end up until the block has cleaned up after itself; gives what says that it was ended."""
+        with self.changed:
+            if not self.under_way:
+                atexit.register(self.end)
+            self.under_way += 1
+            ended = self.ended
+        try:
+            yield ended
+        finally:
+            with self.changed:
+                self.under_way -= 1
+                if not self.under_way:
+                    atexit.unregister(self.end)
+                self.changed.notify_all()
+
+    @contextlib.contextmanager
+    def program(self, ended, *arguments, **options):
+        """A Program that lives no longer than the block; SystemDown where the trial was ended."""
+        with self.changed:
+            if ended.is_set():
+                raise SystemDown(ENDED)
+            program = Program(*arguments, **options)
+            self.programs.add(program)
+        try:
+            yield program
+        finally:
+            program.end()
+            with self.changed:
+                self.programs.discard(program)
+
+    def end(self) -> None:
+        """Kill every program, and wait until the trials have removed what they made; later ones start afresh."""
+        with self.changed:
+            self.ended.set()
+            self.ended = threading.Event()
+            for program in self.programs:
+                program.stop(SystemDown(ENDED))
+            self.changed.wait_for(lambda: not self.under_way, CLEANING_S)
+
+
+# The folder of a trial
+
+def remove_tree(folder) -> None:
+    """Remove a folder with all that is in it, what was made read-only included."""
+    import shutil
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder)
+        return
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(os.path.join(path, name)):
+                    os.chmod(os.path.join(path, name), 0o700)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def discard(path) -> None:
+    """Remove what stands at a path, if anything does; a link itself, not what it leads to."""
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    elif os.path.lexists(path):
+        remove_tree(path) if os.path.isdir(path) else os.unlink(path)
+
+
+def put_files(folder: str, files: dict) -> None:
+    """Write {path: text} into a folder. What stands in the way, a link that leads out of it too, gives way."""
+    for path, text in files.items():
+        if harness.path_problem(path):      # a log's cases may come from anywhere
+            raise RunError(f"{json.dumps(path)} {harness.path_problem(path)}")
+        place = folder
+        for part in ("", *path.split("/")[:-1]):
+            place = os.path.join(place, part) if part else place
+            if os.path.islink(place) or not os.path.isdir(place):
+                discard(place)
+                os.mkdir(place)
+            os.chmod(place, os.stat(place).st_mode | 0o700)
+        place = os.path.join(place, path.rpartition("/")[2])
+        discard(place)
+        with open(place, "xb") as file:     # never through a link
+            file.write(text.encode("utf-8", "surrogatepass"))
+        if text.startswith("#!"):
+            os.chmod(place, 0o755)
+
+
+def file_sha256(path) -> str:
+    """The sha256 of a file; RunError when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def folder_sha256(folder) -> str:
+    """The sha256 of a folder's files: their paths, contents, links and whether they can be run."""
+    found = []
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            whole = os.path.join(path, name)
+            named = os.path.relpath(whole, folder).replace(os.sep, "/")
+            if os.path.islink(whole):
+                found.append([named, "link", os.readlink(whole)])
+            elif name in folders:
+                found.append([named, "folder"])
+            elif not os.path.isfile(whole):
+                raise RunError(f"{whole} is neither a file nor a folder, and cannot be copied: take it out of the workspace")
+            else:
+                found.append([named, "file", file_sha256(whole), not ON_WINDOWS and os.access(whole, os.X_OK)])
+    return harness.sha256(harness.canonical(sorted(found)))
+
+
+def shown_end(data, folder) -> str:
+    """The end of what a program wrote, as text in which its folder has the same name in every trial."""
+    text = bytes(data[-KEPT_BYTES:]).decode("utf-8", "replace").strip()
+    return text.replace(folder, ".") if folder else text
+
+
+class Command:
+    """Any program as a system: it is run once a trial, the message is its standard input, its output the reply.
+
+    With a workspace each trial runs in a fresh copy of that folder, and so does one of a case that brings files. A
+    test is run there afterwards, and {"exit", "output"} are what it came to: the exit status is 124 for a test that
+    did not end in time, and 128 + N for one that signal N ended."""
+
+    version = "1"
+    mode = "live"
+    tools = []
+    any_task = uses_files = True
+    asked = INPUT_ALONE
+
+    def __init__(self, command: str, shell: bool = False, workspace=None):
+        self.command, self.shell, self.workspace = command, shell, workspace
+        self.words = command_words(command)
+        self.timeout_s, self.jobs = TIMEOUT_S, Jobs()
+        if workspace is not None and not os.path.isdir(workspace):
+            raise RunError(f"workspace {workspace} is no folder")
+
+    def named_file(self, place: int):
+        """(path of the file that a word names, the part of the word before it), or None: "--in=a.txt" names a.txt."""
+        word = self.words[place]
+        if place == 0 and not os.path.dirname(word):
+            return None     # that one is looked up in PATH
+        for path in (word, word.partition("=")[2]):
+            for folder in ([self.workspace] if self.workspace is not None else []) + [""]:
+                if path and os.path.isfile(os.path.join(folder, path)):
+                    return os.path.join(folder, path), word[:len(word) - len(path)]
+        return None
+
+    @cached_property
+    def files(self) -> list:
+        """[name without folder, sha256] of each file that the command names."""
+        found = filter(None, map(self.named_file, range(len(self.words))))
+        return [[os.path.basename(path), file_sha256(path)] for path, _ in found]
+
+    @property
+    def name(self) -> str:
+        """The command's program, or the file that an interpreter is given, without folder and suffix."""
+        program = os.path.basename(self.words[0])
+        files = filter(None, map(self.named_file, range(1, len(self.words))))
+        named = next(files, None) if INTERPRETER.fullmatch(program) else None
+        return os.path.splitext(os.path.basename(named[0]) if named else program)[0] or "command"
+
+    @cached_property
+    def options(self) -> dict:
+        """What is run: the command, its files without their folders, and the hashes that stand for what they hold."""
+        shown = [named[1] + os.path.basename(named[0]) if (named := self.named_file(place)) else word
+                 for place, word in enumerate(self.words)]
+        return {"command": self.command if self.shell else shown, "files": self.files,
+                "workspace": None if self.workspace is None else folder_sha256(self.workspace),
+                "test": self.asked.get("test")}
+
+    @property
+    def model(self) -> str:
+        """NAME@ and what stands for the command and its files."""
+        return f"{self.name}@{harness.sha256(harness.canonical(self.options))[:12]}"
+
+    @property
+    def prompt(self) -> str:
+        """What stands for the messages in the identity: nothing for a case's input alone, else a hash."""
+        messages = self.asked["messages"]
+        return "" if messages == INPUT_ALONE["messages"] else "sha256:" + harness.sha256(harness.canonical(messages))
+
+    @property
+    def schema(self) -> str | None:
+        """The hash of the reply's JSON schema, or None where the reply is text."""
+        schema = self.asked.get("schema")
+        return None if schema is None else harness.sha256(harness.canonical(schema))
+
+    def remade(self, **attributes) -> "Command":
+        """The same command with other attributes."""
+        system = copy.copy(self)
+        system.__dict__.pop("options", None)
+        system.__dict__.update(attributes, jobs=Jobs())
+        return system
+
+    def asking(self, asked: dict) -> "Command":
+        """The same command, asked something else."""
+        return self.remade(asked=asked)
+
+    def configured(self, options=None, think=None, timeout_s=None) -> "Command":
+        """The same command with another deadline; RunError for settings of a model."""
+        if options or think is not None:
+            raise RunError(f"think is {think}: a command has no such setting" if think else
+                           f"a command has no options: put {', '.join(options)} among its arguments")
+        return self.remade(timeout_s=timeout_value(timeout_s))
+
+    def seed_for(self, trial: int) -> int:
+        """The seed of a trial, the same for every case."""
+        return FIRST_SEED + trial
+
+    def check_model(self) -> None:
+        """SystemDown where the program is not there."""
+        import shutil
+        folder = self.workspace if self.workspace is not None else ""
+        program = self.words[0]
+        if not self.shell and not shutil.which(program) and not shutil.which(os.path.join(folder, program)):
+            raise SystemDown(f"there is no program {json.dumps(program)} to run: correct --command, or install it")
+
+    def confirm(self) -> dict:
+        """SystemDown when a file that the command names is no longer the one that was measured."""
+        now = Command(self.command, self.shell, self.workspace).files
+        changed = [name for name, digest in self.files if [name, digest] not in now]
+        if changed:
+            raise SystemDown(f"{changed[0]} was changed while the command was measured: put the old file back, or "
+                             "measure the new one as a run of its own")
+        return {}
+
+    def argv(self, folder):
+        """What to run: the words, those that name a file outside a trial's folder with its whole path."""
+        if self.shell:
+            return self.command
+        words = list(self.words)
+        for place in range(len(words)) if folder else ():
+            named = self.named_file(place)
+            if named and (self.workspace is None or not os.path.isfile(os.path.join(self.workspace, words[place][len(named[1]):]))):
+                words[place] = named[1] + os.path.abspath(named[0])
+        return words
+
+    @contextlib.contextmanager
+    def folder_for(self, case):
+        """The folder that a trial runs in, removed after the block; None where it runs in the current one."""
+        import shutil
+        import tempfile
+        if self.workspace is None and not self.test_of(case) and not any(case.get(key) for key in ("files", "hidden")):
+            yield None
+            return
+        base = os.path.realpath(tempfile.mkdtemp(prefix="trial-"))
+        try:
+            folder = os.path.join(base, "work")
+            try:
+                if self.workspace is None:
+                    os.mkdir(folder)
+                else:
+                    shutil.copytree(self.workspace, folder, symlinks=True)
+                put_files(folder, case.get("files") or {})
+            except OSError as error:        # shutil.Error, a list of what could not be copied, is one
+                raise SystemDown(f"a trial's folder cannot be made: {shortened(str(error))}") from error
+            yield folder
+        finally:
+            remove_tree(base)
+
+    def test_of(self, case):
+        """The test of a case, its own or the task's, as text; None where there is none."""
+        return case.get("test") or self.asked.get("test")
+
+    def run(self, ended, command, given, folder, environment, together=False) -> tuple:
+        """(the ended Program, its exit status or the error that ended it); OSError where it cannot be run."""
+        with self.jobs.program(ended, command, given, folder, environment, together) as program:
+            try:
+                return program, program.wait(self.timeout_s)
+            except (TimeoutError, OutputTooLong) as error:
+                return program, error
+
+    def reply(self, ended, given, folder, environment, facts) -> str:
+        """What the command answers; raises the error that names why it does not. facts get what is known of it."""
+        started = time.monotonic()
+        try:
+            program, status = self.run(ended, self.argv(folder), given, folder, environment)
+        except OSError as error:
+            raise SystemDown(f"the command cannot be run ({error.strerror}: {self.words[0]}): correct --command") from error
+        facts["command_s"] = round(time.monotonic() - started, 6)
+        if program.output:
+            facts["reply"] = program.output.decode("utf-8", "replace") if status == 0 else shown_end(program.output, folder)
+        words = shown_end(program.errors, folder)
+        if words:
+            facts["stderr"] = words
+        if isinstance(status, BaseException):
+            raise status
+        last = f": {shortened(words.splitlines()[-1])}" if words else ""
+        if status < 0:
+            raise CommandKilled(f"the command was ended by {signal.Signals(-status).name}{last}")
+        if status:
+            raise CommandFailed(f"the command ended with exit status {status}{last}")
+        try:
+            return program.output.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadReply(f"the output is not UTF-8 text: byte {error.start} is 0x{program.output[error.start]:02x}") from None
+
+    def tested(self, ended, case, folder, environment, facts) -> dict:
+        """{"exit", "output"} of the test of a case, run in its folder with the case's hidden files in it."""
+        put_files(folder, case.get("hidden") or {})
+        started = time.monotonic()
+        try:
+            program, status = self.run(ended, command_words(self.test_of(case)), b"", folder, environment, together=True)
+        except OSError as error:        # a script of the folder itself, which the command may have removed
+            return {"exit": 127, "output": f"the test cannot be run: {error.strerror}"}
+        facts["test_s"] = round(time.monotonic() - started, 6)
+        words = shown_end(program.output, folder)
+        if isinstance(status, BaseException):
+            return {"exit": 124, "output": f"{words}\n({status})".lstrip()}
+        return {"exit": 128 - status if status < 0 else status, "output": words}
+
+    def check_test(self, case) -> None:
+        """SystemDown where the program of a case's test is not there, which is no fault of the command."""
+        import shutil
+        program = command_words(self.test_of(case))[0]
+        if not os.path.dirname(program) and not shutil.which(program):
+            raise SystemDown(f"case {case['id']}: its test needs {json.dumps(program)}, which is not there: install it, "
+                             "or correct the test")
+
+    def output_of(self, reply, tested):
+        """The output that a reply and a test make: text, JSON, or the fields of both."""
+        schema = self.asked.get("schema")
+        if tested is None:
+            return reply.strip() if schema is None else strict_json(reply.strip())
+        fields = (schema or {}).get("properties") or TEST_FIELDS
+        output = strict_json(reply.strip()) if any(field not in TEST_FIELDS for field in fields) else {}
+        if not isinstance(output, dict):
+            return output       # which the task's checks name
+        return {**output, **{field: tested[field] for field in TEST_FIELDS if field in fields}}
+
+    def respond(self, case: dict, trial: int) -> Answer:
+        """The answer of one trial; any other end raises the error that names it, with metadata."""
+        given = message_of(case)
+        messages = [harness.filled(message["content"], given) for message in self.asked["messages"]]
+        told, facts = {"seed": self.seed_for(trial), "timeout_s": self.timeout_s}, {}
+        if self.test_of(case):
+            self.check_test(case)
+        with self.jobs.trial() as ended, self.folder_for(case) as folder:
+            environment = {"TRIAL_SEED": str(told["seed"]), "TRIAL": str(trial), "CASE_ID": harness.printable(case["id"]),
+                           **({"PWD": folder} if folder else {})}
+            try:
+                reply = self.reply(ended, "\n\n".join(messages).encode("utf-8", "surrogatepass"), folder, environment, facts)
+                tested = self.tested(ended, case, folder, environment, facts) if self.test_of(case) else None
+                return Answer(self.output_of(reply, tested), {**facts, **told})
+            except (ReplyError, TimeoutError, ValueError) as error:
+                error.metadata = {**facts, **told}
+                raise
+
+    def close(self) -> None:
+        """End the commands that run in other threads, and remove their folders."""
+        self.jobs.end()
 
 
 # The embedded system

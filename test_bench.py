@@ -4720,6 +4720,321 @@ PASS_AT_K = [0.8556, 0.921, 0.9472, 0.963, 0.9753, 0.9852, 0.9926, 0.9975, 1.0, 
 PASS_POWER_K = [0.8556, 0.7901, 0.7509, 0.7222, 0.7006, 0.6852, 0.675, 0.6691, 0.6667, 0.6667]
 
 
+def python_words(*words):
+    """A command line that has this Python run something, started as soon as it can be."""
+    return shlex.join([sys.executable, "-S", "-E", *map(str, words)])
+
+
+# A program that leaves a child behind, which tells the test its folder and then holds its connection for ever.
+WITH_A_CHILD = """
+import os, socket, subprocess, sys, time
+if sys.argv[2:]:
+    if sys.argv[2] == "stray":
+        os.setsid()
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    connection.sendall(os.getcwd().encode() + b"\\n")
+    print("ready", flush=True)
+    time.sleep(600)
+child = subprocess.Popen([sys.executable, "-S", "-E", __file__, sys.argv[1], os.environ["CASE_ID"]], stdout=subprocess.PIPE)
+child.stdout.readline()
+if os.environ["CASE_ID"] == "killed":
+    os.kill(os.getpid(), 9)
+if os.environ["CASE_ID"] == "stray":
+    sys.exit(print("{}"))
+time.sleep(600)
+"""
+
+
+class AnyProgram(InFolder):
+    """A command as a system."""
+
+    def command(self, source, **options):
+        self.write("agent.py", source)
+        return model_triage.Command(python_words(self.folder / "agent.py"), **options)
+
+    def respond(self, source, trial=0, options=(), **changes):
+        return self.command(source, **dict(options)).respond(case(**changes), trial)
+
+    def error_of(self, source, **changes):
+        """The error that a program's trial ends as, as "NAME: message"."""
+        with self.assertRaises((model_triage.ReplyError, ValueError, TimeoutError)) as caught:
+            self.respond(source, **changes)
+        self.error = caught.exception
+        return f"{harness.error_types(caught.exception)[0]}: {caught.exception}"
+
+    def test_a_program_gets_the_message_and_the_trial_and_answers_with_json(self):
+        answer = self.respond("import json, os, sys\nprint(json.dumps([sys.stdin.read(), *map(os.environ.get, "
+                              "('TRIAL_SEED', 'CASE_ID', 'TRIAL'))]))\nprint('a\\nremark', file=sys.stderr)", trial=3)
+        self.assertEqual(answer.output, ["text of one", "1003", "one", "3"])
+        self.assertEqual((answer.metadata["seed"], answer.metadata["stderr"]), (1003, "a\nremark"))
+
+    def test_a_task_without_schema_takes_the_output_as_text_and_asks_with_all_its_messages(self):
+        system = self.command("import sys\nprint(sys.stdin.read().upper())").asking(
+            {"messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "{input}!"}], "schema": None})
+        self.assertEqual(system.respond(case(), 0).output, "BE KIND\n\nTEXT OF ONE!")
+
+    def test_each_fault_has_its_own_name_and_keeps_the_end_of_what_the_program_said(self):
+        self.assertEqual(self.error_of("raise SystemExit('cannot do it')"),
+                         "CommandFailed: the command ended with exit status 1: cannot do it")
+        self.assertEqual(self.error.metadata["stderr"], "cannot do it")
+        self.assertEqual(self.error_of("print('{')"), "JSONDecodeError: Expecting property name enclosed in double quotes: "
+                                                      "line 1 column 2 (char 1)")
+        self.assertEqual(self.error.metadata["reply"], "{\n")
+        self.assertEqual(self.error_of("import os\nos.write(1, b'a\\xff')"),
+                         "BadReply: the output is not UTF-8 text: byte 1 is 0xff")
+        with mock.patch("model_triage.MOST_OUTPUT", 1 << 20):
+            self.assertEqual(self.error_of("import os\nwhile True: os.write(1, bytes(65536))"),
+                             "OutputTooLong: the output is over 1 MB")
+
+    def test_much_said_on_standard_error_is_no_fault_and_only_its_end_is_kept(self):
+        answer = self.respond("import os\nfor _ in range(20): os.write(2, bytes(65536))\nos.write(2, b'end')\nprint('1')")
+        self.assertTrue(answer.metadata["stderr"].endswith("end"))
+        self.assertLessEqual(len(answer.metadata["stderr"]), model_triage.KEPT_BYTES)
+
+    @contextlib.contextmanager
+    def child(self):
+        """A port that a program's child connects to, and a function that gives its folder and sees it end."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(60)
+
+            def connected():
+                connection, _ = server.accept()
+                self.addCleanup(connection.close)
+                connection.settimeout(60)
+                lines = connection.makefile("rb")
+                self.addCleanup(lines.close)
+                return Path(os.fsdecode(lines.readline()[:-1])), lines
+            yield server.getsockname()[1], connected
+
+    def assert_ended(self, lines):
+        with contextlib.suppress(ConnectionResetError):
+            self.assertEqual(lines.read(), b"")     # the child's end of the connection is closed: it is gone
+
+    def with_a_child(self, port):
+        (self.folder / "work").mkdir()
+        self.write("agent.py", WITH_A_CHILD)
+        return [python_words(self.folder / "agent.py", port), False, self.folder / "work"]
+
+    @unittest.skipIf(os.name == "nt", "a signal")
+    def test_nothing_is_left_of_a_program_that_is_killed(self):
+        with self.child() as (port, connected), self.assertRaises(model_triage.CommandKilled) as caught:
+            try:
+                model_triage.Command(*self.with_a_child(port)).respond(case("killed"), 0)
+            finally:
+                folder, lines = connected()
+        self.assertEqual(str(caught.exception), "the command was ended by SIGKILL")
+        self.assert_ended(lines)
+        self.assertFalse(folder.exists())
+
+    def test_nothing_is_left_of_a_program_that_takes_too_long(self):
+        with self.child() as (port, connected):
+            def wait(program, seconds):
+                found.append(connected())
+                raise TimeoutError(f"no end within {seconds:g} s")
+            found = []
+            with mock.patch("model_triage.Program.wait", wait), self.assertRaises(TimeoutError):
+                model_triage.Command(*self.with_a_child(port)).respond(case(), 0)
+        (folder, lines), = found
+        self.assert_ended(lines)
+        self.assertFalse(folder.exists())
+
+    @unittest.skipUnless(sys.platform == "linux", "only Linux tells what a process was started with")
+    def test_nothing_is_left_of_a_program_whose_child_has_left_its_group(self):
+        with self.child() as (port, connected):
+            self.assertEqual(model_triage.Command(*self.with_a_child(port)).respond(case("stray"), 0).output, {})
+            self.assert_ended(connected()[1])
+
+    @unittest.skipIf(os.name == "nt", "a signal")
+    def test_nothing_is_left_after_an_interrupt(self):
+        cases = self.write("cases.json", json.dumps({"name": "small", "cases": [case()]}))
+        with self.child() as (port, connected):
+            command, _, workspace = self.with_a_child(port)
+            run = subprocess.Popen([sys.executable, "-S", HERE / "bench.py", "--cases", cases, "--command", command, "--workspace",
+                                    workspace, "--log", self.log], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.addCleanup(run.communicate)
+            self.addCleanup(run.kill)
+            folder, lines = connected()
+            run.send_signal(signal.SIGINT)
+            self.assertEqual(run.wait(60), 130)
+        self.assert_ended(lines)
+        self.assertFalse(folder.exists())
+
+    def test_an_ended_system_runs_no_further_program_and_a_later_trial_starts_afresh(self):
+        system = self.command("print(1)")
+        with system.jobs.trial() as ended:
+            ended.set()
+            with self.assertRaises(SystemDown), system.jobs.program(ended, ["never"], b"", None, {}):
+                pass
+        system.close()
+        self.assertEqual(system.respond(case(), 0).output, 1)
+
+    def test_windows_gets_its_own_way_to_end_a_group(self):
+        with mock.patch("model_triage.ON_WINDOWS", True), mock.patch("subprocess.run") as run:
+            self.assertEqual(model_triage.group_options(), {"creationflags": 0x200})
+            model_triage.end_group(7)
+            self.assertEqual(run.call_args.args[0], ["taskkill", "/T", "/F", "/PID", "7"])
+            self.assertEqual(model_triage.command_words(r'C:\tools\py.exe "a b.py" x'), [r"C:\tools\py.exe", "a b.py", "x"])
+
+    # What it is
+
+    def test_the_identity_holds_the_command_and_its_files_wherever_they_lie(self):
+        system = self.command("print(1)")
+        self.assertEqual(system.name, "agent")
+        self.assertEqual(system.options["command"][1:], ["-S", "-E", "agent.py"])
+        digest = hashlib.sha256(b"print(1)").hexdigest()
+        self.assertIn(["agent.py", digest], system.files)
+        (self.folder / "elsewhere").mkdir()
+        shutil.copy(self.folder / "agent.py", self.folder / "elsewhere")
+        there = model_triage.Command(python_words(self.folder / "elsewhere" / "agent.py"))
+        self.assertEqual(harness.system_identity(there), harness.system_identity(system))
+        self.assertNotEqual(self.command("print(2)").model, system.model)
+        self.assertNotEqual(system.asking({**system.asked, "test": "true"}).model, system.model)
+
+    def test_a_file_of_the_command_that_changes_meanwhile_stops_the_run(self):
+        system = self.command("print(1)")
+        self.assertTrue(system.files)
+        self.assertEqual(system.confirm(), {})
+        self.write("agent.py", "print(2)")
+        with self.assertRaises(SystemDown) as caught:
+            system.confirm()
+        self.assertIn("agent.py was changed while the command was measured", str(caught.exception))
+
+    def test_the_shell_takes_part_only_when_it_is_asked_for(self):
+        self.assertEqual(self.command("import sys\nprint(len(sys.argv))").words[-1], str(self.folder / "agent.py"))
+        if os.name != "nt":
+            self.assertEqual(model_triage.Command("echo 1 | cat", shell=True).respond(case(), 0).output, 1)
+            self.assertEqual(model_triage.Command("echo 1 | cat").asking(
+                {"messages": [], "schema": None}).respond(case(), 0).output, "1 | cat")
+
+    # Its folder
+
+    def workspace(self):
+        folder = self.folder / "work"
+        folder.mkdir()
+        (folder / "given.txt").write_text("given")
+        return folder
+
+    def test_each_trial_has_a_fresh_copy_of_the_workspace_and_the_files_of_its_case(self):
+        folder = self.workspace()
+        system = self.command("import json, os\nprint(json.dumps(sorted(os.listdir('.'))))\nos.mkdir('own')\n"
+                              "open('own/new', 'w').write(open('given.txt').read())\nos.chmod('own', 0o500)\n"
+                              "os.remove('given.txt')\nimport sys\nprint(os.getcwd(), file=sys.stderr)", workspace=folder)
+        for trial in range(2):
+            answer = system.respond(case(files={"src/main.py": "x"}), trial)
+            self.assertEqual(answer.output, ["given.txt", "src"])
+            self.assertEqual(answer.metadata["stderr"], ".")
+        self.assertEqual(os.listdir(folder), ["given.txt"])
+
+    def test_the_workspace_belongs_to_the_identity(self):
+        folder = self.workspace()
+        before = self.command("print(1)", workspace=folder).model
+        self.assertEqual(self.command("print(1)", workspace=folder).model, before)
+        (folder / "given.txt").write_text("other")
+        self.assertNotEqual(self.command("print(1)", workspace=folder).model, before)
+
+    def test_a_test_sees_the_hidden_files_and_the_program_does_not(self):
+        system = self.command("import os\nassert os.listdir('.') == ['a.py']\nopen('b.py', 'w').write('b = 2')").asking(
+            {"messages": [], "schema": harness.TEST_SCHEMA})
+        for wanted, ended in (("2", {"exit": 0, "output": "seen"}), ("3", {"exit": 1, "output": "seen\n2 is not 3"})):
+            given = case(files={"a.py": ""}, test=python_words("t/check.py"), hidden={
+                "t/check.py": f"import sys\nprint('seen', flush=True)\nsys.path.append('.')\nimport b\nif b.b != {wanted}: sys.exit(f'{{b.b}} is not {wanted}')"})
+            self.assertEqual(system.respond(given, 0).output, ended)
+
+    def test_fields_that_a_schema_has_beside_those_of_the_test_come_from_the_reply(self):
+        system = self.command("print('{\"cost\": 3}')").asking(
+            {"messages": [], "schema": {"properties": {"cost": {}, "exit": {}}}, "test": python_words("-c", "raise SystemExit(7)")})
+        self.assertEqual(system.respond(case(), 0).output, {"cost": 3, "exit": 7})
+
+    def test_a_test_that_does_not_end_or_cannot_be_run_has_failed(self):
+        system = self.command("print()").asking({"messages": [], "schema": harness.TEST_SCHEMA})
+        self.assertEqual(system.respond(case(test="./gone"), 0).output["exit"], 127)
+        with mock.patch.object(system, "run", side_effect=[(SimpleNamespace(output=b"", errors=b""), 0),
+                                                           (SimpleNamespace(output=b"so far"), TimeoutError("no end within 9 s"))]):
+            self.assertEqual(system.respond(case(test=python_words("x")), 0).output,
+                             {"exit": 124, "output": "so far\n(no end within 9 s)"})
+        with self.assertRaises(SystemDown) as caught:
+            system.respond(case(test="no-such-test"), 0)
+        self.assertIn('case one: its test needs "no-such-test"', str(caught.exception))
+
+    @unittest.skipIf(os.name == "nt", "links")
+    def test_files_are_never_written_through_a_link_that_a_program_has_laid(self):
+        outside, folder = self.folder / "outside", self.folder / "work"
+        outside.mkdir()
+        folder.mkdir()
+        (outside / "kept").write_text("kept")
+        (folder / "t").symlink_to(outside)
+        (folder / "link").symlink_to(outside / "kept")
+        os.link(outside / "kept", folder / "same")
+        (folder / "folder").mkdir()
+        model_triage.put_files(str(folder), {"t/kept": "1", "link": "2", "same": "3", "folder": "4"})
+        self.assertEqual((outside / "kept").read_text(), "kept")
+        self.assertEqual([(folder / name).read_text() for name in ("t/kept", "link", "same", "folder")], list("1234"))
+        shutil.rmtree(folder)
+        folder.symlink_to(outside)
+        model_triage.put_files(str(folder), {"kept": "5"})
+        self.assertEqual((outside / "kept").read_text(), "kept")
+        self.assert_refused("is not a path below the folder", model_triage.put_files, str(folder), {"../out": ""})
+
+    # Its cases and its command line
+
+    def test_what_is_wrong_with_files_and_tests_is_told_with_all_other_faults(self):
+        for path in ("../a", "/a", "a/../b", "", "a//b", "./a", "a/", "a\\b", "C:a", "a\nb"):
+            with self.subTest(path):
+                self.assertIsNotNone(harness.path_problem(path))
+        self.assertIsNone(harness.path_problem("src/.hidden/a b.py"))
+        document = {"name": "code", "prompt": "{input}", "cases": [
+            {"id": "one", "input": "x", "expect": {"exit": 0}, "files": {"a": "", "a/b": ""}, "hidden": {"../c": ""}, "test": "'"},
+            {"id": "two", "input": "x", "expect": {"exit": 0}, "files": ["a"], "hidden": {"c": ""}}]}
+        path = self.write("code.json", json.dumps(document))
+        with self.assertRaises(CaseError) as caught:
+            harness.load_plan(str(path))
+        self.assertEqual([line.partition("code.json: ")[2] for line in str(caught.exception).split("\n")], [
+            'case one: files: "a" is a file and the folder of another',
+            'case one: hidden: "../c" is not a path below the folder: give it without a / at its ends, and without . and .. in it',
+            'case one: test is "\'", not a command such as "python3 -m unittest"',
+            'case two: files is not an object of texts such as {"src/main.py": "print()"}',
+            "case two: hidden files are for a test, and there is none: give the case or the task a test"])
+
+    def code_task(self):
+        return self.write("code.json", json.dumps({"name": "code", "prompt": "{input}", "test": python_words("check.py"), "cases": [
+            {"id": name, "input": name, "hidden": {"check.py": f"import os\nassert os.path.exists('{name}')"}, "expect": {"exit": 0}}
+            for name in ("made", "missing")]}))
+
+    def test_a_coding_agent_is_run_logged_and_graded(self):
+        self.write("agent.py", "open('made', 'w')")
+        words = [self.code_task(), "--trials", 2, "--command", python_words(self.folder / "agent.py"), "--log", self.log]
+        status, out, err = called(bench, *words)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("agent: planned 4, already logged 0, ran 4, not run 0", out)
+        self.assertEqual([(row["case_id"], row["output"]["exit"]) for row in self.rows()],
+                         [("made", 0), ("missing", 1)] * 2)
+        self.assertIn("already logged 4, ran 0", called(bench, *words)[1])
+        self.assertIn("2 cases x 2 trials: 2 passed, 2 failed", called(report, self.log)[1])
+
+    def test_a_case_that_is_tested_otherwise_is_another_case_to_a_later_plan(self):
+        plain = bench.input_hash(case())
+        self.assertEqual(plain, harness.sha256(harness.canonical("text of one"))[:16])
+        self.assertEqual(len({plain, *(bench.input_hash(case(**{key: value})) for key, value in
+                                       (("files", {}), ("hidden", {}), ("test", "true")))}), 4)
+
+    def test_wrong_uses_are_refused(self):
+        for words, text in (
+                (["--command", "x", "--model", "m"], "argument --command: not allowed with argument --model"),
+                (["--shell"], "--shell needs --command: the program to run"),
+                (["--workspace", "x"], "--workspace needs --command: the program to run"),
+                (["--command", "x", "--workspace", self.folder / "no"], "is no folder"),
+                (["--command", "'"], "cannot be read: no closing quotation"),
+                (["--command", " "], "the command is empty: give a program and its arguments"),
+                (["--command", "x", "--option", "top_k=1"], "a command has no options: put top_k among its arguments"),
+                (["--command", "x", "--think", "on"], "think is on: a command has no such setting"),
+                (["--command", "no-such-program", "--log", self.log], 'there is no program "no-such-program" to run'),
+                ([self.code_task(), "--model", "m"], "case made has files or a test, which only a program works with")):
+            with self.subTest(words):
+                status, _, err = called(bench, *words)
+                self.assertIn(text, err)
+                self.assertEqual((status > 0, err.splitlines()[-1][:5 + len("error")].rpartition("error")[1]), (True, "error"))
+
+
 def result(case_id, trial, mark, refuses=(), **metadata):
     """A row of a run record, whose verdict is that of a mark."""
     verdict, check, reason = MARKS[mark]
