@@ -2258,7 +2258,8 @@ def add_model(add) -> None:
     """The options of an Ollama model."""
     add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
         help="a sampling option, such as temperature=0.2; repeatable")
-    add("--think", choices=("off", "on", "low", "medium", "high"), help="let the model think first (default: off)")
+    add("--think", choices=("off", "on", "low", "medium", "high", "max"),
+        help="let the model think first (default: off)")
     add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
     add("--keep-alive", metavar="TIME", help="how long the server keeps the model after a call (default: 30m)")
 

@@ -71,7 +71,11 @@ DEFAULT_OPTIONS = {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096}
 TEXT_NUM_PREDICT = 512      # of a reply without a schema, which may be prose
 # Every token of the prompt must count, so an overlong one has to be refused, not cut.
 OVERFLOW = re.compile(r"exceed.{0,40}context|longer than the context", re.IGNORECASE | re.DOTALL)
-THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high"}
+THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high",
+         "max": "max"}
+PROBE_TOKENS = 16           # enough to see how a reply begins
+THINKING_TOKENS = 512       # with fewer, thinking hardly leaves room for an answer
+JSON_START = re.compile(r"""\s*([\[{"]|-?[0-9]|(true|false|null)\b)""")
 WHOLE, REAL = (2 ** 31 - 1), 3.4e38     # the largest values that Ollama hands on to its runner
 # Options of Ollama's API: (type, least, most, allowed beside that). The server ignores other names silently.
 OPTIONS = {
@@ -596,6 +600,25 @@ def facts_of(answer: dict) -> dict:
     return facts
 
 
+def is_whole(reply) -> bool:
+    """Whether a reply that was cut holds a whole JSON value all the same: "{} \\n" → True, "12" → False."""
+    try:
+        strict_json(reply)
+    except ValueError:
+        return False
+    return reply[-1] in "]}\" \t\r\n"
+
+
+def fault_in(reply, as_json: bool) -> str:
+    """What is wrong with how a reply begins, or ""."""
+    if not reply.strip():
+        return "is empty"
+    if not as_json or JSON_START.match(reply):
+        return ""
+    return "is fenced in Markdown, though a schema was sent" if reply.lstrip().startswith("```") \
+        else "is prose, though a schema was sent"
+
+
 def output_of(answer: dict, facts: dict, as_json: bool):
     """The output that a chat answer holds, JSON or text; raises the error that names why there is none."""
     reason, tokens = facts.get("done_reason"), facts.get("eval_count", "some")
@@ -603,7 +626,7 @@ def output_of(answer: dict, facts: dict, as_json: bool):
         raise UnfinishedReply("the server ended the reply before the model did (done is false)")
     if reason in ("load", "unload"):
         raise UnfinishedReply(f"the server only {reason}ed the model (done_reason {reason})")
-    if reason == "length":
+    if reason == "length" and not (as_json and is_whole(facts["reply"])):
         thought = " of thinking" if "thinking" in facts and not facts["reply"] else ""
         raise TruncatedReply(f"the reply was cut after {tokens} tokens{thought}: raise num_predict, or num_ctx")
     if "thinking" in facts and not facts["reply"].strip():
@@ -705,7 +728,9 @@ def mend_for(status, words, tag):
     if status < 400:
         return "set OLLAMA_HOST to the address that it redirects to"
     if "does not support thinking" in words:
-        return "turn think off"
+        return "--think off, or another model"
+    if "invalid think value" in words:
+        return "give --think another value"
     if status == 404 and re.search(r"model .*not found", words):
         return f"`ollama pull {tag}` fetches it"
     if status in (404, 405):
@@ -732,7 +757,8 @@ class OllamaChat:
         self.timeout_s, self.keep_alive = TIMEOUT_S, KEEP_ALIVE
         self.server = Server()
         self.server_version = None
-        self.details = {}
+        self.details, self.warnings, self.fault = {}, [], ""
+        self.can_think = True   # as far as the server says
         self.warmed = False
         self.latest = None      # the messages that the server's cache holds
         self.listed = self.unloaded = False     # whether the server has listed the model as loaded, and no longer does
@@ -806,6 +832,8 @@ class OllamaChat:
             raise SystemDown(f"the server at {self.server.locate()[0].url} has no model {json.dumps(self.name)}" + (
                 f"{meant} If not: {pull}" if meant else f": {pull}; installed: {', '.join(names[:8]) or 'none'}"))
         self.details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
+        able = entry.get("capabilities")
+        self.can_think = not isinstance(able, list) or "thinking" in able
         return digest_of(entry)
 
     def check_digest(self) -> None:
@@ -883,21 +911,26 @@ class OllamaChat:
         return SystemDown(f"the server at {url} refuses the request (HTTP {status}: {words}): "
                           f"{mend_for(status, words, self.name)}")
 
-    def warm(self, messages) -> None:
-        """Have a request answered with one token, discarded: the model is loaded, its cache filled."""
+    def warm(self, messages, tokens=1) -> dict:
+        """The answer to a request, cut after some tokens and no trial: the model is loaded, its cache filled."""
         with self.server.lock:
             self.warmed, self.unloaded, self.latest = True, False, messages
         # What is warm has to stay so until the trial that it is for.
-        body = self.request(messages, self.seed_for(0), KEEP_ALIVE if self.unloads_at_once else None, num_predict=1)
-        self.send(body, max(WARM_TIMEOUT_S, self.timeout_s), {})
+        body = self.request(messages, self.seed_for(0), KEEP_ALIVE if self.unloads_at_once else None, num_predict=tokens)
+        return self.send(body, max(WARM_TIMEOUT_S, self.timeout_s), {})
 
     def check_model(self) -> None:
         """See that a trial can run (server, tag, digest, a probe like a trial); SystemDown says what to mend."""
         self.server_version = self.server.version()
         self.check_digest()
+        if self.options["think"] and not self.can_think:
+            raise SystemDown(f"{self.name} cannot think, as the server says: --think off, or another model")
+        messages = [{**message, "content": harness.PLACEHOLDER.sub(self.probe_message, message["content"])}
+                    for message in self.asked["messages"]]
+        limit = self.options["num_predict"]
         try:
-            self.warm([{**message, "content": harness.PLACEHOLDER.sub(self.probe_message, message["content"])}
-                       for message in self.asked["messages"]])
+            answer = self.warm(messages, PROBE_TOKENS if limit < 0 else min(limit, PROBE_TOKENS))
+            self.warnings = [f"the probe of {self.name}: {text}" for text in self.doubts(facts_of(answer))]
         except ContextOverflow as error:
             raise SystemDown(f"not even a short message fits the context ({error}): raise num_ctx") from error
         except ServerError as error:
@@ -906,6 +939,46 @@ class OllamaChat:
         except (BadReply, TimeoutError) as error:
             raise SystemDown(f"{self.name} does not answer a probe ({error}): see the server's log, "
                              "and restart it with `ollama serve`", may_return=True) from error
+
+    def doubts(self, facts) -> list:
+        """What the beginning of a reply gives cause to doubt, a text each."""
+        think, limit, reply = self.options["think"], self.options["num_predict"], facts.get("reply", "")
+        fault = fault_in(reply, self.schema is not None)
+        if "thinking" in facts and not reply.strip():
+            if not think:
+                return [f"it thinks although think is off, and says nothing: {self.mend_for_silence()}"]
+            short = 0 < limit < THINKING_TOKENS
+            return [f"it was still thinking after {facts.get('eval_count', 'some')} tokens, and num_predict {limit} has "
+                    f"to hold the answer too: {self.advice('TruncatedReply')}"] if short else []
+        if fault:
+            return [f"the reply {fault}: {self.mend_for_fault(fault)}"]
+        silent = think and "thinking" not in facts
+        return ["think is on, and it answered without thinking: see whether this model can think"] if silent else []
+
+    def mend_for_silence(self) -> str:
+        """What to change where a model says nothing."""
+        return f"try {'--think off' if self.options['think'] else '--think on --option num_predict=2048'}, or another model"
+
+    def mend_for_fault(self, fault) -> str:
+        """What to change about replies with that fault."""
+        if fault == "is empty":
+            return self.mend_for_silence()
+        return f"try {'--think off, ' if self.options['think'] else ''}another model, or a newer Ollama"
+
+    def advice(self, error_name: str):
+        """The setting to change where model calls end as that error; None where no setting is known to help."""
+        thinks, limit, context = (self.options[name] for name in ("think", "num_predict", "num_ctx"))
+        wider = f"num_ctx={2 * context}"
+        longer = wider if limit < 0 else f"num_predict={max(4 * limit, 2048 if thinks else 0)}"
+        if error_name == "JSONDecodeError" and self.fault:
+            return f"the last reply {self.fault}: {self.mend_for_fault(self.fault)}"
+        return {"TruncatedReply": f"try --option {longer}, {'or --think off' if thinks else 'or another model'}",
+                "EmptyReply": self.mend_for_silence(),
+                "ContextOverflow": f"try --option {wider}",
+                "UnfinishedReply": "try --option repeat_penalty=1.1, or another model",
+                "TimeoutError": f"try --timeout-s {5 * self.timeout_s:g}, or a smaller model",
+                "JSONDecodeError": "try another prompt, or another model",
+                "ServerError": "see the server's log", "BadReply": "see the server's log"}.get(error_name)
 
     def rewarm(self, messages) -> bool:
         """Put the server's cache where a trial of these messages left it; whether they ever reached the model."""
@@ -981,6 +1054,7 @@ class OllamaChat:
             facts = facts_of(answer)
             if facts.get("load_duration_s", 0) > RELOAD_S:
                 told["reloaded"] = True
+            self.fault = fault_in(facts.get("reply", ""), self.schema is not None)
             return Answer(output_of(answer, facts, self.schema is not None), {**facts, **told})
         except (ReplyError, TimeoutError, ValueError) as error:
             current.ended_as = current.ended_as or "broken"

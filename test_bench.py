@@ -3361,7 +3361,7 @@ class OneRequest(unittest.TestCase):
     def test_what_the_task_asks_for_is_checked_like_an_option(self):
         for changes, message in (({"options": {"top_k": "x"}}, 'option top_k is "x": it takes a whole number from 0 up'),
                                  ({"options": {"temprature": 1}}, 'unknown option "temprature"; did you mean "temperature"?'),
-                                 ({"think": "of"}, 'think is "of", not one of off, on, low, medium, high; did you mean "off"?')):
+                                 ({"think": "of"}, 'think is "of", not one of off, on, low, medium, high, max; did you mean "off"?')):
             with self.assertRaises(RunError) as caught:
                 ModelTriage("smollm2:135m").asking({**asked("{input}"), **changes})
             self.assertEqual(str(caught.exception), f"the task asks for what Ollama has not: {message}")
@@ -3493,7 +3493,7 @@ class Replies(unittest.TestCase):
         for status, words, mend in (
                 (404, "model 'smollm2:135m' not found", "`ollama pull smollm2:135m` fetches it"),
                 (404, "404 page not found", "set OLLAMA_HOST to where Ollama runs"),
-                (400, '"smollm2:135m" does not support thinking', "turn think off"),
+                (400, '"smollm2:135m" does not support thinking', "--think off, or another model"),
                 (307, "no words", "set OLLAMA_HOST to the address that it redirects to"),
                 (403, "cloud is disabled",
                  "mend what it names, in the model's name, the options or the server's settings")):
@@ -3560,6 +3560,14 @@ class ConnectionAndDeadline(unittest.TestCase):
                 self.assertEqual(got, ("no whole answer within 0.3 s", {
                     "seed": 1000 + trial, "temperature": 1.0, "server_version": "0.33.0", "timeout_s": 0.3,
                     "after_prime": False, "tries": 1}), name)
+
+    def test_a_whole_value_and_white_space_up_to_the_limit_is_an_answer(self):
+        for reply, got in (("{}", "Answer"), ("{} \n\n", "Answer"), ("12 ", "Answer"), ("12", "TruncatedReply"), ("{", "TruncatedReply"),
+                           ("{} {", "TruncatedReply"), ("", "TruncatedReply"), (" \n", "TruncatedReply"), ("tru", "TruncatedReply")):
+            with self.subTest(reply), FakeOllama({"body": chat_body(reply, done_reason="length")}):
+                self.assertEqual(verdict(small())[0], got)
+        with FakeOllama({"body": chat_body("[1]", done_reason="length")}):
+            self.assertEqual(verdict(small().asking(asked("{input}")))[0], "TruncatedReply")
 
     def test_a_slow_answer_within_the_deadline_is_an_answer(self):
         with FakeOllama({"drip": 0.0005}):
@@ -3708,14 +3716,17 @@ class Preflight(unittest.TestCase):
         message = message.replace("SERVER", f"http://{server.address}")
         self.assertEqual((str(down), down.may_return), (message, may_return))
 
-    def test_the_probe_is_a_trials_request_for_one_token(self):
+    def test_the_probe_is_a_trials_request_for_a_few_tokens(self):
         with FakeOllama() as server:
             system = small(options={"top_k": 20}, think="low")
             system.check_model()
             system.respond({"input": system.probe_message}, 0)
             probe, trial = server.chats
-            self.assertEqual(probe.pop("options"), {**trial.pop("options"), "num_predict": 1})
+            self.assertEqual(probe.pop("options"), {**trial.pop("options"), "num_predict": 16})
             self.assertEqual(probe, trial)
+            for limit, asked_for in ((9, 9), (-1, 16)):
+                small(options={"num_predict": limit}).check_model()
+                self.assertEqual(server.chats[-1]["options"]["num_predict"], asked_for)
 
     def test_no_server(self):
         with FakeOllama() as server:
@@ -3826,7 +3837,7 @@ class Priming(unittest.TestCase):
         """The chats that the stand-in saw: [(the case's id or "probe", "warm" or the trial's number)]."""
         cases = {case["input"]: case["id"] for case in CASES}
         return [(cases.get(chat["messages"][1]["content"], "probe"),
-                 "warm" if chat["options"]["num_predict"] == 1 else chat["options"]["seed"] - 1000)
+                 "warm" if chat["options"]["num_predict"] in (1, 16) else chat["options"]["seed"] - 1000)
                 for chat in server.chats]
 
     def test_every_start_sees_exactly_probe_primed_case_trials(self):
@@ -3992,6 +4003,80 @@ class Confirming(InFolder):
                     self.assertEqual(system.confirm(), {})
 
 
+class WorthlessModels(InFolder):
+    """A model whose replies can never be graded is told of by the probe, in the run, and at its end."""
+    fenced = "```json\n" + json.dumps(GOOD) + "\n```"
+    empty = {"message": {"thinking": "Money, so billing."}}
+    # (what every reply is, settings, what the probe's warning says, what the calls end as and the setting to change)
+    table = (
+        (chat_body(fenced), {}, "the reply is fenced in Markdown, though a schema was sent: try another model, or a newer Ollama",
+         "JSONDecodeError: the last reply is fenced in Markdown, though a schema was sent: try another model, or a newer Ollama"),
+        (chat_body("Sure! It is about"), {}, "the reply is prose, though a schema was sent: try another model, or a newer Ollama",
+         "JSONDecodeError: the last reply is prose, though a schema was sent: try another model, or a newer Ollama"),
+        (chat_body(" \n"), {}, "the reply is empty: try --think on --option num_predict=2048, or another model",
+         "JSONDecodeError: the last reply is empty: try --think on --option num_predict=2048, or another model"),
+        (chat_body("", **empty), {}, "it thinks although think is off, and says nothing: try --think on --option num_predict=2048, or another model",
+         "EmptyReply: try --think on --option num_predict=2048, or another model"),
+        (chat_body("", **empty, done_reason="length", eval_count=16), {"think": "on"},
+         "it was still thinking after 16 tokens, and num_predict 64 has to hold the answer too: try --option num_predict=2048, or --think off",
+         "TruncatedReply: try --option num_predict=2048, or --think off"),
+        (chat_body('{"category": "bil', done_reason="length"), {}, None, "TruncatedReply: try --option num_predict=256, or another model"))
+
+    def test_all_fenced_all_empty_all_cut(self):
+        for body, settings, doubt, ended in self.table:
+            with self.subTest(ended), FakeOllama(usual={"body": body}), mock.patch("os.fsync"):
+                self.log.unlink(missing_ok=True)
+                warnings = []
+                counts = bench.run_bench(small(**settings), Confirming.development, ["development"], 2, self.log, warn=warnings.append)
+                self.assertEqual(counts["ran"], 18)
+                self.assertEqual(warnings, [f"the probe of smollm2:135m: {doubt}"] * (doubt is not None) + [
+                    f"none of 5 model calls could be graded, all ended as {ended}; the run goes on (--stop-if-hopeless would end it)"])
+
+    def test_the_command_says_it_and_returns_what_was_asked_for(self):
+        with FakeOllama(usual={"body": chat_body(self.fenced)}):
+            for words, status, ran in (((), 0, 18), (("--stop-if-hopeless",), 1, 5)):
+                got, out, err = called(bench, "--model", "smollm2:135m", "--trials", "2", "--log", self.folder / f"{status}.jsonl", *words)
+                self.assertEqual((got, err.count("\n"), f"ran {ran}," in out), (status, 2, True), err)
+                self.assertIn(f"none of {14 if ran == 18 else 5} model calls could be graded, all ended as JSONDecodeError: the last reply is fenced", out)
+
+    def test_a_reply_that_begins_well_gives_no_cause_for_doubt(self):
+        for body, settings in ((chat_body('{"cat', done_reason="length"), {}), (chat_body(" \n[1"), {}), (chat_body("true"), {}), (chat_body("-1"), {}),
+                               (chat_body("", **self.empty), {"think": "on", "options": {"num_predict": 2048}}),
+                               (chat_body(**self.empty), {"think": "max"})):
+            with self.subTest(body["message"]), FakeOllama({"body": body}):
+                system = small(**settings)
+                system.check_model()
+                self.assertEqual(system.warnings, [])
+
+    def test_prose_is_no_fault_where_no_schema_was_sent(self):
+        with FakeOllama({"body": chat_body("```python")}):
+            system = small().asking(asked("{input}"))
+            system.check_model()
+            self.assertEqual(system.warnings, [])
+
+    def test_a_model_that_cannot_think_is_told_of_before_it_is_loaded(self):
+        with FakeOllama() as server:
+            for capabilities, told in ((["completion"], True), (["completion", "thinking"], False), (None, False)):
+                server.listed[0]["capabilities"] = capabilities
+                if told:
+                    self.assertEqual(str(refusal(self, small(think="max").check_model)),
+                                     "smollm2:135m cannot think, as the server says: --think off, or another model")
+                    self.assertEqual(server.chats, [])
+                    small().check_model()
+                else:
+                    system = small(think="max")
+                    system.check_model()
+                    self.assertEqual((server.chats[-1]["think"], system.warnings), (
+                        "max", ["the probe of smollm2:135m: think is on, and it answered without thinking: see whether this model can think"]))
+
+    def test_the_advice_for_each_end(self):
+        system = small(options={"num_predict": -1})
+        self.assertEqual([system.advice(name) for name in ("TruncatedReply", "ContextOverflow", "TimeoutError", "OutputError")], [
+            "try --option num_ctx=8192, or another model", "try --option num_ctx=8192", "try --timeout-s 600, or a smaller model", None])
+        for name in CHAT_VERDICTS:
+            self.assertEqual(system.advice(name) is None, name in ("Answer", "SystemDown"), name)
+
+
 class KeepAlive(InFolder):
     """A model stays loaded through a run, or the rows say which trials had to load it."""
     development = harness.load_cases(CASE_FILE, triage_task)
@@ -4126,7 +4211,7 @@ class Settings(unittest.TestCase):
 
     def test_a_think_setting_or_timeout_that_makes_no_sense_is_refused(self):
         for settings, message in (
-                ({"think": "hihg"}, 'think is "hihg", not one of off, on, low, medium, high; did you mean "high"?'),
+                ({"think": "hihg"}, 'think is "hihg", not one of off, on, low, medium, high, max; did you mean "high"?'),
                 ({"timeout_s": 0}, "timeout_s is 0: it takes a number of seconds over 0, at most 86400"),
                 ({"timeout_s": 1e6}, "timeout_s is 1000000.0: it takes a number of seconds over 0, at most 86400")):
             with self.subTest(settings), self.assertRaises(RunError) as caught:
@@ -4143,8 +4228,8 @@ class OllamaRuns(InFolder):
         return bench.run_bench(system, self.loaded, ["development"], trials, self.log, **options)
 
     def texts(self, server):
-        """The messages that the server saw, with num_predict 1 marked as not a trial."""
-        return [("warm" if chat["options"]["num_predict"] == 1 else chat["options"]["seed"], chat["messages"][1]["content"])
+        """The messages that the server saw, with a num_predict of 1 or 16 marked as not a trial."""
+        return [("warm" if chat["options"]["num_predict"] in (1, 16) else chat["options"]["seed"], chat["messages"][1]["content"])
                 for chat in server.chats]
 
     def test_every_invocation_sends_probe_primed_case_and_trials(self):
