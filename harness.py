@@ -89,6 +89,7 @@ RUNTIMES = {"server_version": "server version", "workers": "number of workers", 
             "reloaded": "model loaded during the trial"}
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
+MOST_PLANNED = 100_000      # trials or cases: of a plan that needs more it is said that no number does
 ABSENT = object()
 # How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
 NOT_OFFERED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP), errno.EINVAL}
@@ -2145,6 +2146,82 @@ def pass_rate(by_case: list, each: list) -> dict:
         narrows = "cases" if 2 * sum(apart) > whole else "trials"
     return {"value": round(share, 4), "same_cases": rounded(same), "new_cases": rounded(new),
             "effective_trials": {"same_cases": worth and round(worth, 2)}, "narrowed_by": narrows}
+
+
+@dataclass(frozen=True)
+class Planning:
+    """How wide the intervals of a run of another size would be, from the passes of a run with two cases and trials or more.
+
+    w is one trial's own variance, b that between cases, a that between trials."""
+    p: float
+    w: float
+    b: float
+    a: float
+    cases: int
+    trials: int
+
+    @classmethod
+    def of(cls, by_case: list, each: list):
+        """What a run tells whose cases and trials passed so often; None for one case or one trial."""
+        m, n = len(by_case), len(each)
+        if min(m, n) < 2:
+            return None
+        shares, by_trial = [count / n for count in by_case], [count / m for count in each]
+        w = mean([share * (1 - share) for share in shares]) * n / (n - 1)
+        return cls(sum(each) / m / n, w, max(0.0, m * mean_variance(shares) - w / n),
+                   max(0.0, n * mean_variance(by_trial) - w / m), m, n)
+
+    def same(self, m: int, n: int) -> tuple:
+        """The interval for the same m cases with n trials each."""
+        total, p = m * n, self.p
+        variance = self.a / n + self.w / total
+        worth = total
+        if p in (0, 1):
+            worth = n
+        elif variance:
+            worth = min(total, p * (1 - p) / variance * (t_quantile(total - 1) / t_quantile(n - 1)) ** 2)
+        return wilson(p, worth)
+
+    def new(self, m: int, n: int) -> tuple:
+        """The interval for new cases from m cases with n trials each."""
+        p = self.p
+        between = min(self.b + self.w / n, p * (1 - p) * m / (m - 1))
+        outer = bound(m, m * p, (m - 1) * between + m * p * p)
+        return widened(p, outer, trial_factors(p, outer, self.same(m, n), m * n))
+
+    def trials_for(self, half: float):
+        """The fewest trials of the same cases whose interval is as narrow; None where MOST_PLANNED do not do."""
+        return fewest(lambda n: half_width(self.same(self.cases, n)) <= half)
+
+    def cases_for(self, half: float, trials=None):
+        """The fewest cases whose interval for new cases is as narrow; None where MOST_PLANNED do not do."""
+        return fewest(lambda m: half_width(self.new(m, trials or self.trials)) <= half)
+
+    def size_for(self, half: float):
+        """(cases, trials) of about the smallest run with more trials a case whose interval for new cases is as narrow, or None."""
+        best, trials = None, self.trials
+        while trials < 100 * self.trials:
+            trials = max(trials + 1, trials * 9 // 8)
+            cases = self.cases_for(half, trials)
+            if best and cases and cases * trials >= math.prod(best):
+                break
+            best = (cases, trials) if cases else best
+        return best
+
+
+def half_width(interval) -> float:
+    return (interval[1] - interval[0]) / 2
+
+
+def fewest(is_enough):
+    """The smallest number from 2 to MOST_PLANNED that is enough, where every larger one is too; None where none is."""
+    low, high = 2, MOST_PLANNED
+    if not is_enough(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+    return low
 
 
 def how_often(won: int, ran: int) -> str:

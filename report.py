@@ -49,6 +49,7 @@ from harness import (ENDS, RUNTIMES, RunError, as_text, bound, case_rows, compac
 
 REPORT_VERSION = "2"
 LEVEL = 0.05
+PLANNED = 0.05      # the half-width of an interval that a report says the price of, unless told another
 INVERTED = "p is of the exact distribution, found by a Fourier transform, to 1e-12"
 MOST_WALKED = 1 << 27       # steps of a test that counts every sum, in bits: some 10 ms
 # With fewer units that differ, no arrangement of signs has a p under LEVEL: 2 / 2 ** 5 is 0.0625.
@@ -408,7 +409,21 @@ def parallel_calls(record) -> int:
                if setup["workers"] not in (None, 1) and setup["server_version"] is not None)
 
 
-def system_report(record, prices=None) -> dict:
+def planning(record, half) -> dict:
+    """What size of run would bring the half-width of each interval of all cases' pass rate down to half; None while a
+    trial has not run, for one case and for one trial."""
+    found = None if record.count("not run") else harness.Planning.of(*sums(record.matrix()))
+    if not found:
+        return None
+    cases, spent, workers = found.cases_for(half), amount(record, "recorded_latency_s"), runtimes(record).get("workers", ())
+    at_once = [int(count) for count in workers if count.isdigit()]
+    return {"half_width": half, "trials": found.trials_for(half), "cases": cases,
+            "size": None if cases else found.size_for(half),
+            "with_any_trials": round(harness.half_width(found.new(found.cases, harness.MOST_PLANNED)), 4),
+            "s_per_trial": round(mean(spent) / max([1, *at_once]), 4) if spent else None}
+
+
+def system_report(record, prices=None, half=PLANNED) -> dict:
     """The figures of one run record; estimates are None while a planned trial has not run."""
     record = compact(record)
     trials, whole = record.trials, not record.count("not run")
@@ -445,6 +460,7 @@ def system_report(record, prices=None) -> dict:
         "unsteady_cases": [name for name, case in per_case.items()
                            if case["pass"] and not case["fail"] and case["incomplete"] > case["not_run"]],
         "steadiness": told["steadiness"],
+        "planning": planning(record, half),
     }
 
 
@@ -486,7 +502,7 @@ def comparison(records, titles, policy) -> dict:
     return {**result, **compared(*(record.matrix() for record in records), records[0].names, policy)}
 
 
-def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False) -> dict:
+def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False, half=PLANNED) -> dict:
     """The report of the run records of one task and case set; RunError names the one that cannot be reported.
 
     With baseline the last record is compared with the first and not reported itself."""
@@ -496,7 +512,7 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
     if baseline:
         titles.append(f"{records[-1].manifest['system']['name']} (baseline)")
     return {"report_version": REPORT_VERSION, "case_set": manifest["case_set"],
-            "systems": [{**system_report(record, prices), "label": title}
+            "systems": [{**system_report(record, prices, half), "label": title}
                         for record, title in zip(reported, titles)],
             "comparisons": [comparison((records[0], record), (titles[0], title), policy)
                             for record, title in zip(records[1:], titles[1:])],
@@ -616,9 +632,49 @@ def had_passed(system) -> list:
     return [f"at most {(won + absent) / of:.3f} had the {plural(absent, 'incomplete trial')} passed"]
 
 
+def more_words(system, cases, trials) -> str:
+    """What a plan of that size runs beyond what is logged: ", 144 trials more, 63 s at 0.44 s a trial"."""
+    there = min(cases, system["cases"]) * min(trials, system["trials_per_case"])
+    more, each = cases * trials - there, system["planning"]["s_per_trial"]
+    took = f", {seconds(more * each)} at {seconds(each)} a trial" if each and each >= 0.001 else ""
+    return f", {plural(more, 'trial')} more{took}" if more > 0 else ", which is reached"
+
+
+def planning_words(system) -> list:
+    """What would bring each interval down to a half-width, in texts for the same cases and for new ones; [] where unknown."""
+    plan, cases, trials = system["planning"], system["cases"], system["trials_per_case"]
+    if not plan:
+        return []
+    same = f"these {cases} cases: no number of trials does"
+    if plan["trials"]:
+        same = f"these {cases} cases: about {plural(plan['trials'], 'trial')} a case{more_words(system, cases, plan['trials'])}"
+    size, new = (plan["cases"], trials) if plan["cases"] else plan["size"], "new cases: "
+    if plan["with_any_trials"] > plan["half_width"]:
+        new += f"at {cases} cases no number of trials does ({plan['with_any_trials']:.3f} stays); "
+    new += f"at {trials} trials a case no number of cases does; " if not plan["cases"] else ""
+    return [same, new + (f"about {size[0]} cases at {size[1]} trials{more_words(system, *size)}" if size else "so no run does")]
+
+
+def planning_line(system) -> list:
+    """The same in one short text, where both are known and something is left to do; else none."""
+    plan, cases, trials = system["planning"], system["cases"], system["trials_per_case"]
+    if not plan or plan["trials"] and plan["trials"] <= trials and plan["cases"] and plan["cases"] <= cases:
+        return []
+    same, new = (f"about {plan[key]}" if plan[key] else "no number" for key in ("trials", "cases"))
+    return [f"to within {plan['half_width']:g}: {cases} cases {same} trials, new cases {new} at {trials} trials"]
+
+
 def headline(system, term) -> list:
     """The headline of one system in lines as wide as the terminal."""
-    return fold(bench.headline(system) + [f"  {text}" for text in had_passed(system)], term)
+    return fold(bench.headline(system) + [f"  {text}" for text in had_passed(system) + planning_line(system)], term)
+
+
+def format_planning(system, term) -> list:
+    """What would make the intervals narrower."""
+    told = planning_words(system)
+    head = f"{system['label']}, the pass rate of all {plural(system['cases'], 'case')} to within {system['planning']['half_width']:g}:" if told else (
+        f"{system['label']}: what would narrow its intervals is unknown: it takes two cases and two trials, all of them run")
+    return fold([head, *(f"  {text}" for text in told)], term)
 
 
 def format_curve(values, term) -> list:
@@ -1625,6 +1681,7 @@ def summary_html(system) -> str:
             else f"{what}: {won} of {of}, {won / of:.3f}; 95 % interval {span(interval) if interval else why}"
             for number, (what, won, of, interval, why) in enumerate(rates(system))]
     told += [text[0].upper() + text[1:] for text in (*had_passed(system), bench.one_trial_words(system)) if text]
+    told += [f"To within {system['planning']['half_width']:g}, {text}" for text in planning_words(system)]
     return f'{steady}\n<p class="rate"><b>{share}</b> {words}</p>\n{list_html(told)}'
 
 
@@ -1899,6 +1956,8 @@ def parse_args(argv):
     add("--out", type=out_file, action="append", default=[], metavar="FILE",
         help=f"write the report too, in the format of the suffix ({', '.join(FORMATS)}); repeatable")
     add("--excel", action="store_true", help="begin a .csv with the byte-order mark by which Excel knows UTF-8")
+    add("--plan", type=number(0.001, 0.5, "a half-width from 0.001 to 0.5"), metavar="H",
+        help="say how many trials and cases bring the intervals of the pass rate to a half-width of H, and in what time")
     add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
     add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
     add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
@@ -1949,6 +2008,7 @@ def format_report(report, records, asked, args, term) -> list:
         parts = [format_system(system, record, term, path)
                  for system, record, path in zip(report["systems"], records, args.runs)]
         parts += [format_comparison(comparison, term) for comparison in report["comparisons"]]
+        parts += [format_planning(system, term) for system in report["systems"] if args.plan]
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
     if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):
         last.append(printable(next_command(args)))
@@ -2000,7 +2060,7 @@ def report_runs(argv=None) -> int:
     check_there(paths if args.runs else [])
     records, asked = read_records(paths, args)
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
-    report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than))
+    report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
     report["gates"] = gates(report, records, args)
     if args.failures:
         check_case(args, report, asked)

@@ -5364,6 +5364,63 @@ class Intervals(unittest.TestCase):
             self.assertEqual((at, power), (sorted(at), sorted(power, reverse=True)))
 
 
+class Planning(InFolder):
+    """How wide the intervals of another size of run would be."""
+
+    def of(self, name):
+        path = HERE / "recorded" / f"{name}.jsonl"
+        return harness.Planning.of(*harness.sums(bench.graded_log(path, triage_task, harness.load_cases(CASE_FILE, triage_task), False).matrix()))
+
+    def test_the_known_values(self):
+        for name, parts, trials, cases, at_31, stays in (
+                ("bayes", (0.811111, 0.107407, 0.052870, 0.001920), 26, 184, 0.1093, 0.206),
+                ("smollm2-135m-instruct-q4_1", (0.422222, 0.037037, 0.233241, 0.000823), 42, 421, 0.1772, 0.307),
+                ("gemma3-270m-pt-q4_k_m", (0.511111, 0.086420, 0.184969, 0.007407), 43, None, 0.1686, 0.284)):
+            made = self.of(name)
+            self.assertEqual(tuple(round(part, 6) for part in (made.p, made.w, made.b, made.a)), parts)
+            self.assertEqual((made.trials_for(0.05), made.cases_for(0.05)), (trials, cases))
+            self.assertEqual(round(harness.half_width(made.new(31, 10)), 4), at_31)
+            self.assertEqual(round(harness.half_width(made.new(9, harness.MOST_PLANNED)), 3), stays)
+
+    def test_where_no_number_of_cases_does_more_trials_do(self):
+        made = self.of("gemma3-270m-pt-q4_k_m")
+        cases, trials = made.size_for(0.05)
+        self.assertLessEqual(harness.half_width(made.new(cases, trials)), 0.05)
+        self.assertGreater(harness.half_width(made.new(cases - 1, trials)), 0.05)
+        self.assertGreater(trials, 10)
+
+    def test_the_present_size_gives_about_the_present_intervals(self):
+        counts, each = [10, 7, 9, 2], [3, 3, 3, 2, 3, 3, 2, 3, 3, 3]
+        made, found = harness.Planning.of(counts, each), harness.pass_rate(counts, each)
+        for interval, key in ((made.same(4, 10), "same_cases"), (made.new(4, 10), "new_cases")):
+            self.assertAlmostEqual(harness.half_width(interval), harness.half_width(found[key]), delta=0.03)
+
+    def test_one_case_or_one_trial_plans_nothing(self):
+        for grid in ({"a": "+-+"}, {"a": "+", "b": "-"}, {"a": "+-", "b": "+."}):
+            made = report.system_report(run_record(grid))
+            self.assertEqual((made["planning"], report.planning_words(made), report.planning_line(made)), (None, [], []))
+
+    def test_what_is_reached_is_said_to_be(self):
+        made = report.system_report(run_record({f"case-{number}": "+" * 20 for number in range(40)}), half=0.1)
+        self.assertEqual(report.planning_words(made), ["these 40 cases: about 16 trials a case, which is reached",
+                                                       "new cases: about 30 cases at 20 trials, which is reached"])
+        self.assertEqual(report.planning_line(made), [])
+
+    def test_the_time_is_that_of_trials_side_by_side(self):
+        grid, words = {"a": "++-+", "b": "-++-"}, {"recorded_latency_s": 3.0}
+        alone, beside = (report.system_report(run_record(grid, metadata={**words, "workers": count}))["planning"] for count in (1, 3))
+        self.assertEqual((alone["s_per_trial"], beside["s_per_trial"]), (3.0, 1.0))
+
+    def test_the_command_tells_the_plan_asked_for(self):
+        harness.write(self.folder / "run.json", run_record({"a": "++-+", "b": "-++-"}))
+        self.assertRegex(report_on(self.folder / "run.json", "--plan", "0.2").out,
+                         "\nsmall, the pass rate of all 2 cases to within 0.2:\n  these 2 cases: about [0-9]+ trials a case, [0-9]+ trials more,")
+        self.assertEqual(report_on(self.folder / "run.json", "--plan", "0").status, 2)
+        harness.write(self.folder / "run.json", run_record({"a": "++"}))
+        self.assertIn("\nsmall: what would narrow its intervals is unknown: it takes two cases and two\n  trials, all of them run\n",
+                      report_on(self.folder / "run.json", "--plan", "0.2").out)
+
+
 class Comparing(unittest.TestCase):
     def test_sign_flips_agree_with_listing_every_sign(self):
         for length in range(1, 6):
@@ -5450,12 +5507,12 @@ class Comparing(unittest.TestCase):
 class Reports(unittest.TestCase):
     def test_keys_stand_in_the_order_of_the_format(self):
         made = report.build_report([run_record({"a": "+-"})])
-        self.assertEqual(list(made), ["report_version", "case_set", "systems", "comparisons", "gates", "task"])
+        self.assertEqual(list(made), ["report_version", "case_set", "systems", "comparisons", "gates", "task", "policy"])
         self.assertEqual(list(made["systems"][0]), [
             "system", "recording_sha256", "trials_per_case", "cases", "verdicts", "not_run", "failures_by_check",
             "incomplete_by_error", "per_case", "flaky_cases", "never_passed", "curve", "latency_s", "pass_rate",
             "model_calls", "passed_per_trial", "curve_band", "curve_if_incomplete_passed", "curve_complete_rounds",
-            "costs", "runtimes", "parallel_calls", "provenance", "unsteady_cases", "steadiness", "label"])
+            "costs", "runtimes", "parallel_calls", "provenance", "unsteady_cases", "steadiness", "planning", "label"])
 
     def test_published_counts_give_the_published_report(self):
         made = report.system_report(run_record(QWEN, "qwen", REFUSES))
@@ -5785,6 +5842,7 @@ passed 57 of 70 model calls: 0.814                  95 % interval
   new cases like these                              0.44 to 0.97
   with the 2 cases that need none: 77 of 90, 0.856  0.77 to 0.91
   one trial alone would have said 7 to 9 of 9
+  to within 0.05: 9 cases about 22 trials, new cases about 132 at 10 trials
 
 case                   trial 0-9   passed  95 % interval
 charged-twice          ++++++++++   10/10   0.72 to 1.00
@@ -5885,7 +5943,7 @@ note: 13 trials were run again: there was no reply the first time"""))
 
     def test_a_terminal_with_fewer_lines_ends_with_the_headline(self):
         records = [run_record({"a": "++", "b": "+-"}, name) for name in ("one", "two")]
-        made, args = report.build_report(records), SimpleNamespace(failures=False, runs=["one.json", "two.json"], out=[], regrade=False)
+        made, args = report.build_report(records), SimpleNamespace(failures=False, runs=["one.json", "two.json"], out=[], regrade=False, plan=None)
         term = bench.Terminal(80, False, bench.ASCII_GLYPHS)
         with mock.patch.object(report, "next_command", lambda args: "next: this"):
             whole = report.format_report(made, records, {}, args, term)
@@ -6542,7 +6600,10 @@ class ThePage(unittest.TestCase):
         self.assertEqual([words(line) for line in elements(next(elements(tree, "ul")), "li")],
                          ["95 % interval for these 7 cases, new trials: 0.71 to 0.89", "95 % interval for new cases like these: 0.44 to 0.97",
                           "with the 2 cases that need none: 77 of 90, 0.856; 95 % interval 0.77 to 0.91",
-                          "One trial alone would have said 7 to 9 of 9"])
+                          "One trial alone would have said 7 to 9 of 9",
+                          "To within 0.05, these 9 cases: about 22 trials a case, 108 trials more, 54.00 s at 0.50 s a trial",
+                          "To within 0.05, new cases: at 9 cases no number of trials does (0.217 stays); about 132 cases at 10 trials, "
+                          "1230 trials more, 10 min 15 s at 0.50 s a trial"])
 
     def test_what_cannot_be_estimated_is_said(self):
         self.assertIn("95 % interval for these 2 cases, new trials: none: one trial a case",
