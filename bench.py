@@ -224,8 +224,16 @@ def prompt_difference(logged, now) -> list:
     return [printable(line) for line in lines[:MOST_ROWS]] + rest
 
 
+def spelt_as(logged, now) -> dict:
+    """A logged system, in today's spelling where only the case of its names differs: its digest says that it is the same."""
+    keys = ("name", "model")
+    same = all(isinstance(logged.get(key), str) and logged[key].lower() == now[key] for key in keys)
+    return {**logged, **{key: now[key] for key in keys}} if same and re.search("@[0-9a-f]{12}$", now["model"]) else logged
+
+
 def check_plan(path, logged, now):
     """PlanDiffers when a log's header is of another plan, naming each key with both values."""
+    logged = {**logged, "system": spelt_as(logged["system"], now["system"])}
     keys = [key for key in COMPARED if key != "bench_version" or logged[key] not in READABLE]
     found = differences({key: logged[key] for key in keys}, {key: now[key] for key in keys})
     if found:
@@ -1168,7 +1176,7 @@ def is_refusal(row) -> bool:
 
 def rows_in_common(path, reader, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
-    found = differences(reader.header["system"], header["system"])
+    found = differences(spelt_as(reader.header["system"], header["system"]), header["system"])
     if found:
         keys = "; ".join("system.{} is {} there, {} now".format(key, *excerpts(was, now)) for key, was, now in found)
         raise BenchError(f"{path}: its trials are of another system: {keys}")

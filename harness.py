@@ -82,7 +82,8 @@ MANIFEST = {"harness_version": str, "task": dict, "case_set": dict, "system": di
             "recording_sha256": str}
 ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str, "metadata": dict}
 # What a trial's metadata may count or time: numbers up to the most that is believed.
-AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s")
+AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s",
+           "total_duration_s")
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",

@@ -750,7 +750,9 @@ class OllamaChat:
     probe_message = "Hello, are you open on Sunday?"
 
     def __init__(self, tag: str, asked: dict, digest: str | None = None):
-        self.name, self.asked, self.tools, self.digest = tag, asked, [], digest
+        # Names are the same whatever their case, so the identity has the lower one, and the server gets its own.
+        self.name, self.tag, self.listed_as = tag.lower(), tag, tag
+        self.asked, self.tools, self.digest = asked, [], digest
         self.pinned = digest is not None
         self.set_options = {}
         self.options = self.settled()
@@ -765,7 +767,7 @@ class OllamaChat:
 
     @property
     def model(self) -> str:
-        """TAG@digest12: of the pinned digest, or of the one that was installed when first asked."""
+        """TAG@digest12, in lower case: of the pinned digest, or of the one that was installed when first asked."""
         if self.digest is None:
             self.digest = self.installed()[:12]
         return f"{self.name}@{self.digest[:12]}"
@@ -825,13 +827,14 @@ class OllamaChat:
     def installed(self) -> str:
         """The whole digest of the tag on the server; SystemDown names what to pull."""
         models = self.server.models("/api/tags")
-        entry = entry_of(self.name, models)
+        entry = entry_of(self.tag, models)
         if entry is None or not digest_of(entry):
             names = [model["name"] for model in models]
-            meant, pull = harness.nearest(self.name, names), f"`ollama pull {self.name}` fetches it"
-            raise SystemDown(f"the server at {self.server.locate()[0].url} has no model {json.dumps(self.name)}" + (
+            meant, pull = harness.nearest(self.tag, names), f"`ollama pull {self.tag}` fetches it"
+            raise SystemDown(f"the server at {self.server.locate()[0].url} has no model {json.dumps(self.tag)}" + (
                 f"{meant} If not: {pull}" if meant else f": {pull}; installed: {', '.join(names[:8]) or 'none'}"))
         self.details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
+        self.listed_as = entry["name"]
         able = entry.get("capabilities")
         self.can_think = not isinstance(able, list) or "thinking" in able
         return digest_of(entry)
@@ -847,10 +850,10 @@ class OllamaChat:
     def another(self, digest):
         """The SystemDown for a server whose model has another digest than the one to be measured."""
         if self.pinned:
-            return SystemDown(f"{self.name} is pinned to {self.digest}, the server has {digest[:12]}: "
-                              f"`ollama pull {self.name}` may bring the pinned one; "
-                              f"--system model_triage:{self.name} measures the installed one")
-        return SystemDown(f"{self.name} was {self.digest} when this began, the server now has {digest[:12]}: "
+            return SystemDown(f"{self.tag} is pinned to {self.digest}, the server has {digest[:12]}: "
+                              f"`ollama pull {self.tag}` may bring the pinned one; "
+                              f"--system model_triage:{self.tag} measures the installed one")
+        return SystemDown(f"{self.tag} was {self.digest} when this began, the server now has {digest[:12]}: "
                           "put the old model back, or measure the new one as a run of its own")
 
     def messages(self, given) -> list:
@@ -867,7 +870,7 @@ class OllamaChat:
         keep_alive = keep_alive or self.keep_alive
         options = {**self.options, "seed": seed, **options}
         think, schema = options.pop("think"), self.asked.get("schema")
-        return json.dumps({"model": self.name, "messages": messages, "stream": False, "think": think,
+        return json.dumps({"model": self.listed_as, "messages": messages, "stream": False, "think": think,
                            **({} if schema is None else {"format": schema}), "truncate": False, "shift": False,
                            "keep_alive": int(keep_alive) if keep_alive.lstrip("-").isdigit() else keep_alive,
                            "options": options}).encode("ascii")
@@ -909,7 +912,7 @@ class OllamaChat:
         if status < 300:
             return BadReply(f"HTTP {status} instead of 200: {words}")
         return SystemDown(f"the server at {url} refuses the request (HTTP {status}: {words}): "
-                          f"{mend_for(status, words, self.name)}")
+                          f"{mend_for(status, words, self.tag)}")
 
     def warm(self, messages, tokens=1) -> dict:
         """The answer to a request, cut after some tokens and no trial: the model is loaded, its cache filled."""
@@ -924,20 +927,20 @@ class OllamaChat:
         self.server_version = self.server.version()
         self.check_digest()
         if self.options["think"] and not self.can_think:
-            raise SystemDown(f"{self.name} cannot think, as the server says: --think off, or another model")
+            raise SystemDown(f"{self.tag} cannot think, as the server says: --think off, or another model")
         messages = [{**message, "content": harness.PLACEHOLDER.sub(self.probe_message, message["content"])}
                     for message in self.asked["messages"]]
         limit = self.options["num_predict"]
         try:
             answer = self.warm(messages, PROBE_TOKENS if limit < 0 else min(limit, PROBE_TOKENS))
-            self.warnings = [f"the probe of {self.name}: {text}" for text in self.doubts(facts_of(answer))]
+            self.warnings = [f"the probe of {self.tag}: {text}" for text in self.doubts(facts_of(answer))]
         except ContextOverflow as error:
             raise SystemDown(f"not even a short message fits the context ({error}): raise num_ctx") from error
         except ServerError as error:
-            raise SystemDown(f"the server cannot run {self.name} with these options ({error}): "
+            raise SystemDown(f"the server cannot run {self.tag} with these options ({error}): "
                              "mend what it names, or see the server's log") from error
         except (BadReply, TimeoutError) as error:
-            raise SystemDown(f"{self.name} does not answer a probe ({error}): see the server's log, "
+            raise SystemDown(f"{self.tag} does not answer a probe ({error}): see the server's log, "
                              "and restart it with `ollama serve`", may_return=True) from error
 
     def doubts(self, facts) -> list:
@@ -1005,7 +1008,7 @@ class OllamaChat:
         facts = {key: self.details[key] for key in ("quantization_level", "parameter_size")
                  if isinstance(self.details.get(key), str)}
         try:
-            loaded = entry_of(self.name, self.loaded()) or {}
+            loaded = entry_of(self.tag, self.loaded()) or {}
         except SystemDown:      # a description is no reason to stop: the next trial is
             loaded = {}
         if is_count(loaded.get("context_length")):
@@ -1075,7 +1078,7 @@ class OllamaChat:
         A tag that was given another model can be listed with both, and a model under another tag of its own. So
         another model beside it proves nothing; SystemDown when only another one is there under the tag."""
         models = self.loaded()
-        ours = [digest_of(model) for model in models if canonical_tag(model["name"]) == canonical_tag(self.name)]
+        ours = [digest_of(model) for model in models if canonical_tag(model["name"]) == canonical_tag(self.tag)]
         same = [model for model in models if self.digest and digest_of(model).startswith(self.digest)]
         if self.digest and any(ours) and not same:
             raise self.another(next(filter(None, ours)))

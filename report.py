@@ -333,12 +333,6 @@ def summary(values, digits=None):
     return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
 
 
-def pairs(record, first, second, keep=None) -> list:
-    """The amounts under two keys of the trials that tell both (and that keep marks)."""
-    both = zip(record.amounts[first], record.amounts[second])
-    return [(a, b) for a, b in (both if keep is None else compress(both, keep)) if a == a and b == b]     # no NaN
-
-
 def amount(record, key, where=slice(None), keep=None) -> list:
     """The amounts under one key of the trials that tell it (and that keep marks)."""
     column = record.amounts[key][where]
@@ -382,12 +376,15 @@ def speed(speeds):
 def costs(record, prices=None) -> dict:
     """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
     tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
-    speeds = [made / spent for made, spent in pairs(record, "eval_count", "eval_duration_s") if spent]
-    timed = pairs(record, "recorded_latency_s", "load_duration_s", keep=record.outputs)
+    made, spent, worked, latency, load = map(record.amounts.get, (
+        "eval_count", "eval_duration_s", "total_duration_s", "recorded_latency_s", "load_duration_s"))
+    speeds = [tokens / time for tokens, time in zip(made, spent) if tokens == tokens and time == time and time]    # no NaN
+    # What the server says it worked has none of our pauses and retries in it.
+    model = [(total if total == total else whole) - part for total, whole, part in compress(zip(worked, latency, load), record.outputs)]
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
             "tokens_per_s": speed(speeds),
             "time_s": time_spent(record),
-            "model_s": summary([max(0.0, latency - load) for latency, load in timed], 3),
+            "model_s": summary([max(0.0, time) for time in model if time == time], 3),
             "load_s": summary(amount(record, "load_duration_s"), 3),
             "money": money(tokens_in, tokens_out, prices, record.count("pass"))}
 

@@ -3400,7 +3400,7 @@ class OneRequest(unittest.TestCase):
 
     def test_an_ollama_tag_names_a_system(self):
         for tag in ("llama3.2:3b", "hf.co/someone/Llama-3.2-1B-GGUF:Q4_K_M", "localhost:5000/me/model:1", "phi3.5"):
-            self.assertEqual(model_triage.system(tag).name, tag)
+            self.assertEqual((model_triage.system(tag).tag, model_triage.system(tag).name), (tag, tag.lower()))
 
     def test_a_misspelt_system_is_refused(self):
         for name in ("bayess", "a b:c d", "llama3.2:", "x:y:z"):
@@ -3767,7 +3767,14 @@ class Preflight(unittest.TestCase):
     def test_names_are_compared_as_the_server_compares_them(self):
         with FakeOllama(models={"Qwen3:latest": "ab" * 32}):
             for tag in ("qwen3", "QWEN3:latest", "library/qwen3", "registry.ollama.ai/library/qwen3:latest"):
-                self.assertEqual(ModelTriage(tag).model, f"{tag}@abababababab")
+                self.assertEqual(ModelTriage(tag).model, f"{tag.lower()}@abababababab")
+
+    def test_a_server_that_fails_is_no_other_server(self):
+        for path in ("/api/version", "/api/tags"):
+            with FakeOllama() as server:
+                server.others[path] = {"status": 500, "body": {"error": "disk"}}
+                self.assert_down(server, f"the server at SERVER fails to answer GET {path} (HTTP 500: disk): "
+                                 "see its log, or restart it with `ollama serve`", True)
 
     def test_another_digest_than_the_pinned_one(self):
         with FakeOllama(models={"gemma4:e2b": "ab" * 32}) as server:
@@ -4299,6 +4306,19 @@ class OllamaRuns(InFolder):
             self.assert_refused('system.model is "smollm2:135m@fd5f44c0b5af" in the log, "smollm2:135m@000000000000" now', self.bench_run, small())
             self.assertEqual(server.chats, [])
             self.assertEqual(self.bench_run(ModelTriage("smollm2:135m", "fd5f44c0b5af").configured(timeout_s=3))["already_logged"], 18)
+
+    def test_the_case_of_a_tag_makes_no_other_plan_and_the_server_gets_its_own_spelling(self):
+        with FakeOllama(models={"Tiny:1B": "ab" * 32}) as server:
+            self.bench_run(ModelTriage("tiny:1b"))
+            self.assertEqual({chat["model"] for chat in server.chats}, {"Tiny:1B"})
+            self.assertEqual(self.bench_run(ModelTriage("TINY:1b"))["already_logged"], 18)
+            older = self.log.read_bytes().replace(b'"tiny:1b', b'"Tiny:1B')
+            self.log.write_bytes(older)
+            self.assertEqual(self.bench_run(ModelTriage("tiny:1B"), wait_s=0)["already_logged"], 18)
+            new = self.folder / "new.jsonl"
+            self.assertEqual(bench.run_bench(ModelTriage("tiny:1b"), self.loaded, ["development"], 2, new, sources=[self.log])["ran"], 0)
+            self.log.write_bytes(older.replace(b"@abababababab", b"@cdcdcdcdcdcd"))
+            self.assert_refused('system.name is "Tiny:1B" in the log, "tiny:1b" now', self.bench_run, ModelTriage("tiny:1b"))
 
     def test_the_header_tells_what_the_server_says_of_the_model(self):
         with FakeOllama():
@@ -5619,6 +5639,10 @@ class Reports(unittest.TestCase):
             "model_s": {"trials": 3, "total": 1.2, "median": 0.4, "p90": 0.4},
             "load_s": {"trials": 4, "total": 0.4, "median": 0.1, "p90": 0.1},
             "money": {"price_in": 1.0, "price_out": 2.0, "total": 0.00056, "per_passed": 0.00028}})
+
+    def test_model_time_is_what_the_server_worked_and_not_what_we_waited(self):
+        record = one_case([result("a", trial, "+", load_duration_s=0.1, **({"total_duration_s": 0.3} if trial else {})) for trial in range(3)])
+        self.assertEqual(report.costs(record)["model_s"], {"trials": 3, "total": 0.8, "median": 0.2, "p90": 0.4})
 
     def test_costs_that_the_trials_do_not_tell_are_none(self):
         made = report.costs(one_case([result("a", 0, "-")]), (1.0, 2.0))
