@@ -1755,19 +1755,24 @@ def gates_html(verdicts) -> str:
                       for verdict, (head, *cases) in zip(verdicts, told)], ' class="notes"')
 
 
-def glance_html(systems) -> str:
-    """All systems in one table, each with a link to its section."""
+def glance(systems) -> tuple:
+    """All systems in one table: its heads, and the words of each system beside its name."""
     rows = []
-    for number, system in enumerate(systems):
+    for system in systems:
         rate, timed, calls = system["pass_rate"] or {}, system["latency_s"], system["model_calls"]
         trials = system["cases"] * system["trials_per_case"]
         spans = [span(rate[key]) if rate.get(key) else "" for key in ("same_cases", "new_cases")]
-        rows.append([f'<a href="#s{number}">{isolated(system["label"])}</a>', verdict_counts(system, PLAIN),
-                     f"{system['verdicts'].get('pass', 0) / trials:.3f}" if rate else "", *spans,
-                     f"{calls['pass']}/{calls['trials']}",
-                     seconds(timed["median"]) if timed["trials"] else ""])
-    heads = ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "model calls",
-             "median latency"]
+        rows.append([verdict_counts(system, PLAIN), f"{system['verdicts'].get('pass', 0) / trials:.3f}" if rate else "",
+                     *spans, f"{calls['pass']}/{calls['trials']}", seconds(timed["median"]) if timed["trials"] else ""])
+    return ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "model calls",
+            "median latency"], rows
+
+
+def glance_html(systems) -> str:
+    """All systems in one table, each with a link to its section."""
+    heads, rows = glance(systems)
+    rows = [[f'<a href="#s{number}">{isolated(system["label"])}</a>', *row]
+            for number, (system, row) in enumerate(zip(systems, rows))]
     return page_table("The systems, with 95 % intervals of their pass rates", heads, rows, [2, 5, 6])
 
 
@@ -1875,6 +1880,7 @@ def junit_text(report, records, args):
     yield "</testsuites>\n"
 
 
+MOST_MARKDOWN, MOST_LINES, MOST_LISTED = 59_900, 120, 20      # bytes, GitHub takes no comment over 65,536
 CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in",
                "tokens_out", "reply")
 
@@ -1903,7 +1909,51 @@ def csv_text(report, records, args):
             yield page.getvalue()
 
 
-FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text, ".csv": csv_text}
+def fence(text, least) -> str:
+    """More backticks than stand together in a text."""
+    return "`" * max([least, *(len(found) + 1 for found in re.findall("`+", text))])
+
+
+def coded(text) -> str:
+    """Anybody's text inside a sentence of Markdown as code, in which nothing is markup, a link or a mention."""
+    text = shortened(text, 300)
+    return f"{fence(text, 1)} {text} {fence(text, 1)}"
+
+
+def block(lines) -> str:
+    """Lines of printable text, not too many, as a block of code."""
+    text = "\n".join([*lines[:MOST_LINES], *[f"… {len(lines) - MOST_LINES} more lines"] * (len(lines) > MOST_LINES)])
+    return f"{fence(text, 3)}text\n{text}\n{fence(text, 3)}\n"
+
+
+def gate_list(verdict) -> str:
+    """A gate as an item of a list, with the first of the cases that keep it from being met."""
+    head, *cases = format_gates([verdict], PLAIN)
+    rest = f"  - and {plural(len(cases) - MOST_LISTED, 'more case')}\n" if len(cases) > MOST_LISTED else ""
+    return f"- {coded(head)}\n" + "".join(f"  - {coded(case.strip())}\n" for case in cases[:MOST_LISTED]) + rest
+
+
+def markdown_text(report, records, args) -> str:
+    """A report for a pull request or a job's summary, which keeps its limit whatever it tells: what is met, then the rest."""
+    term, (heads, rows), systems = bench.Terminal(96, False, bench.VERDICT_GLYPHS), glance(report["systems"]), report["systems"]
+    rows = [[coded(system["label"].replace("|", "¦")), *row] for system, row in zip(systems, rows)]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
+    wanted = [(0, f"# {coded(report['case_set']['name'])}\n\n{table}\n")]
+    for system, record, path in zip(systems, records, getattr(args, "runs", None) or [""] * len(records)):
+        wanted += [(2, f"## {coded(system['label'])}\n\n"), (2, block(format_system(system, record, term, path)) + "\n")]
+    wanted += [(1, block(format_comparison(comparison, term)) + "\n") for comparison in report["comparisons"]]
+    wanted += [(0, gate_list(verdict)) for verdict in report["gates"]]
+    room, kept = MOST_MARKDOWN, {}
+    for place in sorted(range(len(wanted)), key=lambda place: wanted[place][0]):
+        text = wanted[place][1]
+        if len(text.encode()) <= room:
+            kept[place], room = text, room - len(text.encode())
+    missing = len(wanted) - len(kept)
+    return "".join(kept[place] for place in sorted(kept)) + f"\nToo long for this page: {plural(missing, 'part')}.\n" * bool(missing)
+
+
+FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text, ".csv": csv_text,
+           ".md": markdown_text}
 
 
 def format_of(path):
@@ -1956,6 +2006,7 @@ def parse_args(argv):
     add("--plan", type=number(0.001, 0.5, "a half-width from 0.001 to 0.5"), metavar="H",
         help="say how many trials and cases bring the intervals of the pass rate to a half-width of H, and in what time")
     add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
+    add("--github", action="store_true", help="print each gate that is not met as an error of a GitHub workflow, too")
     add("--price-in", type=price, metavar="P", help="the price of a million tokens that the model reads")
     add("--price-out", type=price, metavar="P", help="the price of a million tokens that it writes")
     add = parser.add_argument_group("gates").add_argument
@@ -1988,6 +2039,17 @@ def parse_args(argv):
         if os.path.realpath(path) in read:
             parser.error(f"--out {path}: that file is read, give another name")
     return args
+
+
+def annotations(verdicts) -> list:
+    """A line for each gate that is not met, in the words by which a job of GitHub's is told of an error."""
+    lines = []
+    for verdict in verdicts:
+        gate, told, *cases = (shortened(text, 1000).replace("%", "%25")
+                              for text in (verdict["gate"], verdict["detail"], *verdict.get("cases", ())[:MOST_LISTED]))
+        if not verdict["met"]:
+            lines.append(f"::error title={gate.replace(':', '%3A').replace(',', '%2C')}::{'%0A'.join([told, *cases])}")
+    return lines
 
 
 def next_command(args) -> str:
@@ -2063,7 +2125,11 @@ def report_runs(argv=None) -> int:
         check_case(args, report, asked)
     for path in args.out:
         harness.write_text(path, format_of(path)(report, records, args))
-    print(*format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color)), sep="\n")
+    lines = format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color))
+    if args.github:     # which obeys any line that begins like a command, until it hears the word that nobody can guess
+        word = os.urandom(16).hex()
+        lines = ["::stop-commands::" + word, *lines, f"::{word}::", *annotations(report["gates"])]
+    print(*lines, sep="\n")
     return 0 if all(verdict["met"] for verdict in report["gates"]) else 1
 
 

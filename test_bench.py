@@ -6356,6 +6356,46 @@ class Formats(InFolder):
         plain, marked = (self.written("trials.csv", run_record({"a": "+"}), words=words) for words in ((), ("--excel",)))
         self.assertEqual((plain[:6], marked), ("system", "\ufeff" + plain))
 
+    def test_a_report_in_markdown(self):
+        text = self.written("summary.md", run_record({"a|b": "+-", "c": "++"}, "x|`y`"), words=("--require", "all"))
+        self.assertEqual([line for line in text.split("\n") if line[:1] in tuple("#-")], [
+            "# ` small `", "## `` x|`y` ``", "- ` ✗ --require all: NOT MET, every trial passes in 1 of 2 cases `",
+            "- ` ✓ --allow-incomplete 0: met, 0 incomplete trials `"])
+        self.assertIn("\n| `` x¦`y` `` | 3 passed, 1 failed | 0.750 | ", text)
+        self.assertIn("  - ` a|b [1/2 trials] trial 1: triage-outcome: category is other `\n", text)
+        self.assertEqual(text.count("\n```"), 2)
+        self.assertIn("\na|b   ✓✗            1/2", text)
+
+    def test_markdown_keeps_its_limit_and_tells_the_gates_first(self):
+        grid = {f"{number} " + "ö`" * 40: "-" * 12 for number in range(45)}
+        records = [run_record(grid, f"{'é' * 200}{number}") for number in range(9)]
+        made = report.build_report(records)
+        made["gates"] = [{"gate": "--require all", "met": False, "detail": "d", "cases": ["`" * 1000] * 300}]
+        text = report.markdown_text(made, records, None)
+        self.assertLess(len(text.encode()), 60_000)
+        self.assertIn("- ` ✗ --require all: NOT MET, d `\n", text)
+        self.assertIn("  - and 280 more cases\n", text)
+        self.assertRegex(text, r"\nToo long for this page: \d+ parts\.\n$")
+
+    def test_hostile_text_is_code_in_markdown(self):
+        evil = "``` ````\n# @team <img src=x onerror=alert(1)> [a](javascript:b) | $`x`$\n~~~\n"
+        record = run_record({evil: "+-!", "b": "+++"}, evil, case_set={"name": evil, "sha256": "1"}, metadata={"server_version": evil})
+        text = self.written("summary.md", record, record, words=("--require", "all"))
+        outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1\n", "", text)
+        self.assertEqual(outside.count("text\n"), 0)
+        outside = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", outside)
+        self.assertEqual(re.findall("[`<@\\[$~]|team", outside), [])
+
+    def test_a_workflow_of_github_hears_of_gates_not_met_and_of_nothing_else(self):
+        evil = "::set-env name=A::b\n::error::100 %, c: d"
+        ended = report_on(self.write("a.json", json.dumps(run_record({evil: "-"}, evil))), "--github", "--require", "all", "--min", "pass@1=0")
+        start, *lines, end, error = ended.out.splitlines()
+        self.assertRegex(start, "^::stop-commands::[0-9a-f]{32}$")
+        self.assertEqual(end, f"::{start[17:]}::")
+        self.assertEqual(error, "::error title=--require all::every trial passes in 0 of 1 case%0A::set-env name=A::b\\n::error::100 %25, c: d "
+                                "[0/1 trials] trial 0: triage-outcome: category is other")
+        self.assertEqual(report.annotations([{"gate": "a, b: 1%", "met": False, "detail": "c\r\n"}]), ["::error title=a%2C b%3A 1%25::c\\r\\n"])
+
 
 # The page and the picture
 
