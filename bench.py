@@ -1421,6 +1421,9 @@ class Run:
         row = {"case_id": case["id"], "trial": trial, "started_at": started_at, "latency_s": response["latency_s"],
                "metadata": {**response["metadata"], "workers": self.workers}, **response_part(response)}
         self.log.append([row])
+        for key, value in row["metadata"].get(harness.LEFT_OUT, {}).items():
+            self.warn_once(f"{self.system.name} says {key} is {value}, not a number from 0 to {harness.MOST_AMOUNT:g}: "
+                           "such are left out of the log", key)
         self.ran += 1
         if not is_refusal(row):
             self.down_since = None      # only a trial that ends shows that the wait is over, not a server that answers
@@ -1448,9 +1451,12 @@ class Run:
     def tell_warnings(self) -> None:
         """Pass on what the system warns of, each text once."""
         for text in getattr(self.system, "warnings", None) or ():
-            if text not in self.warned:
-                self.warned.add(text)
-                self.warn(text)
+            self.warn_once(text, text)
+
+    def warn_once(self, text, key) -> None:
+        if key not in self.warned:
+            self.warned.add(key)
+            self.warn(text)
 
     def finish(self, index, result) -> None:
         """Log a trial that has ended, or note why it could not run."""

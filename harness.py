@@ -85,6 +85,7 @@ ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str,
 AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s",
            "total_duration_s")
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
+LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
             "reloaded": "model loaded during the trial"}
@@ -1374,6 +1375,13 @@ def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) ->
 
 # Systems and one call
 
+def amount_problem(key, value):
+    """What is wrong with what a trial's metadata counts or times, or None."""
+    if value is None or type(value) in NUMBERS and 0 <= value <= MOST_AMOUNT:
+        return None
+    return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST_AMOUNT:g}"
+
+
 def has(system, name):
     """Whether an object has an attribute, found without running a property."""
     return inspect.getattr_static(system, name, None) is not None
@@ -1529,6 +1537,18 @@ def confirmed(system, response) -> dict:
         raise RunError(f"confirm of {system.name}: {error}") from error
 
 
+def sound(response) -> dict:
+    """A response as every reader of it takes it: a clock that went back counts as no time, amounts that are none are left out."""
+    metadata, latency_s = response["metadata"], response["latency_s"]
+    if not 0 <= latency_s <= MOST_AMOUNT:
+        response = {**response, "latency_s": MOST_AMOUNT if latency_s > 0 else 0.0}
+    odd = {key: as_text(metadata[key])[:60] for key in AMOUNTS if amount_problem(key, metadata.get(key))}
+    if not odd and LEFT_OUT not in metadata:
+        return response
+    kept = {key: value for key, value in metadata.items() if key not in odd and key != LEFT_OUT}
+    return {**response, "metadata": {**kept, LEFT_OUT: odd} if odd else kept}
+
+
 def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
     """The response of one trial: {output, metadata, latency_s}, or {error, metadata, latency_s}.
 
@@ -1542,7 +1562,7 @@ def attempt(system, case: dict, trial: int, clock=time.perf_counter) -> dict:
         raise
     except BaseException as error:      # the boundary of one trial: whatever a system raises is that trial's result
         response = failure(system, trial, error, round(clock() - start, 6))
-    return confirmed(system, response)
+    return sound(confirmed(system, response))
 
 
 # Recordings and grading
@@ -1563,10 +1583,14 @@ def response_problem(response):
     if not isinstance(response, dict) or ("output" in response) == ("error" in response):
         return "it has not exactly one of output and error"
     latency, error = response.get("latency_s", ABSENT), response.get("error")
-    if not (is_number(latency) and latency >= 0) and not (latency is None and "error" in response):
+    if not (is_number(latency) and 0 <= latency <= MOST_AMOUNT) and not (latency is None and "error" in response):
         return "latency_s is not a number of seconds"
-    if not isinstance(response.get("metadata", {}), dict):
+    metadata = response.get("metadata", {})
+    if not isinstance(metadata, dict):
         return "metadata is not an object"
+    for key in AMOUNTS:
+        if key in metadata and amount_problem(key, metadata[key]):
+            return amount_problem(key, metadata[key])
     if "output" in response:
         return "the output is nested too deeply" if too_deep(response["output"]) else None
     types = error.get("types") if isinstance(error, dict) else None
@@ -1883,13 +1907,6 @@ def mistyped(value, kinds):
         if type(value[key]) is not kind:    # a JSON true is no whole number
             return f"{key} is {json.dumps(value[key])[:60]}, not {SHAPES[kind]}"
     return None
-
-
-def amount_problem(key, value):
-    """What is wrong with what a trial's metadata counts or times, or None."""
-    if value is None or type(value) in NUMBERS and 0 <= value <= MOST_AMOUNT:
-        return None
-    return f"metadata.{key} is {json.dumps(value)[:60]}, not a number from 0 to {MOST_AMOUNT:g}"
 
 
 def manifest_problem(manifest):
