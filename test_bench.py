@@ -6897,6 +6897,101 @@ class ThePicture(unittest.TestCase):
         self.assertIn("new cases like it", self.drawn(run_record({"a": "+-"}))[0])
 
 
+# What the writer writes, the readers read
+
+ODD_TEXTS = ("", " ", "x", "a\nb", "\x00\x1b[2J", "\ud800", "\u2028\u202e", "é👩\u200d👩", "<script>&\"'", "|`]]>", "-x", "=1+1", "NotRun", "x" * 3000)
+ODD_NAMES = tuple(text for text in ODD_TEXTS if text.strip())
+ODD_NUMBERS = (0, -1, 1, 2.5, -0.0, 1e15, 1.1e15, 1e308, 10 ** 30, 5e-324, True, False, None, math.nan, math.inf)
+ODD_KEYS = (*harness.AMOUNTS, *harness.RUNTIMES, "seed", "reply", "thinking", "digest", "left_out", "logprobs", "tries", "x", "")
+
+
+def odd_value(rng, depth=3):
+    """Any value, of which JSON can hold most."""
+    kind = rng.randrange(8 if depth else 6)
+    if kind < 6:
+        return rng.choice(ODD_TEXTS if kind < 3 else ODD_NUMBERS)
+    found = [odd_value(rng, depth - 1) for _ in range(rng.randrange(4))]
+    return found if kind == 6 else dict(zip(rng.sample(ODD_TEXTS, len(found)), found))
+
+
+class OddSystem(Scripted):
+    """A system that is as odd as its seed has it."""
+
+    def __init__(self, seed):
+        super().__init__(self.end)
+        rng, self.seed = random.Random(seed), seed
+        self.name, self.version, self.mode, self.model, self.prompt = rng.sample(ODD_NAMES, 5)
+
+    def seed_for(self, trial):
+        return odd_value(random.Random(trial))
+
+    def end(self, case, trial):
+        rng = random.Random(f"{self.seed} {case['id']!r} {trial}")
+        metadata = {key: odd_value(rng) for key in rng.sample(ODD_KEYS, rng.randrange(9))}
+        error = rng.choice((ValueError, TimeoutError, KeyError, type("NotRun", (Exception,), {}), type("é<|\n", (Exception,), {})))(odd_value(rng))
+        error.metadata = rng.choice((metadata, 3, None))
+        return rng.choice((Rejection(rng.choice(ODD_TEXTS)), error, Answer(odd_value(rng), odd_value(rng)), Answer((1,), metadata),
+                           *[Answer(odd_value(rng), metadata)] * 4, *[Answer({"a": 1}, metadata)] * 4))
+
+
+class OddRuns(InFolder):
+    def command(self, module, *words):
+        status, out, err = called(module, *words)
+        self.assertEqual((status, [line for line in err.split("\n") if line.startswith("error:")]), (0, []), words)
+        return out, err
+
+    def plan(self, rng):
+        """A task file of odd names and texts."""
+        expectations = ({"a": 1}, {"a": {"not": {"equals": 2}}}, {"b": None})
+        cases = [{"id": name, "class": rng.choice(ODD_NAMES), "input": rng.choice(ODD_TEXTS), "expect": rng.choice(expectations)}
+                 for name in rng.sample(ODD_NAMES, 4)]
+        cases[0]["expect_rejection"] = cases[0].pop("expect") and "x"
+        return self.write("task.json", json.dumps({"name": rng.choice(ODD_NAMES), "prompt": "{input}", "schema": {"type": "object"}, "cases": cases}))
+
+    def test_odd_metadata_outputs_names_and_times_are_written_resumed_converted_graded_and_reported(self):
+        attempt, recording, run = harness.attempt, self.folder / "recording.json", self.folder / "run.json"
+        formats = [self.folder / f"report{suffix}" for suffix in report.FORMATS]
+        outs = [word for path in formats for word in ("--out", path)]
+        for seed in range(6):
+            rng, found = random.Random(seed), []
+            task, self.log = self.plan(rng), self.folder / f"log{seed}.jsonl"
+            words = (task, "--system", "odd:odd", "--trials", 3, "--log", self.log)
+            with self.subTest(seed=seed), mock.patch.object(harness, "load_system", lambda spec, cases: OddSystem(seed)), \
+                    mock.patch.object(harness, "attempt", lambda system, case, trial, clock: attempt(
+                        system, case, trial, lambda: rng.choice((rng.uniform(-5, 5), 1e16, -1e16)))):
+                self.command(bench, *words)
+                data = self.log.read_bytes()
+                self.log.write_bytes(data[:rng.randrange(data.index(b"\n") + 1, len(data))])
+                self.command(bench, *words, "--workers", 2)
+                self.command(bench, task, "--log", self.log, "--convert", recording)
+                self.command(harness, "run", "--recording", recording, "--out", run, "--task", task)
+                for path in (self.log, run):
+                    self.command(report, path, "--failures", *(("--task", task) if path == run else ()), *outs)
+                    found.append([made.read_bytes() for made in formats])
+                    xml.etree.ElementTree.fromstring((self.folder / "report.xml").read_bytes())
+                self.assertEqual(*[json.loads(made[0]) for made in found])
+
+    def test_an_amount_that_is_none_is_left_out_and_said_once(self):
+        warnings, told = [], {"eval_count": "14", "prompt_eval_count": 1.1e15, "load_duration_s": -1, "eval_duration_s": 2.5, "left_out": 3, "seed": 1}
+        self.run_small(Scripted(lambda case, trial: Answer(dict(GOOD), told)), warn=warnings.append)
+        left_out = {"prompt_eval_count": "1100000000000000.0", "eval_count": "14", "load_duration_s": "-1"}
+        for row in self.rows():
+            self.assertEqual(row["metadata"], {"eval_duration_s": 2.5, "seed": 1, "left_out": left_out, "workers": 1})
+        self.assertEqual(warnings, [f"scripted says {key} is {value}, not a number from 0 to 1e+15: such are left out of the log"
+                                    for key, value in left_out.items()])
+
+    def test_no_clock_makes_a_latency_that_is_refused(self):
+        times = {(5, 3): 0.0, (0, 1e16): 1e15, (0, math.nan): 0.0, (1, 3): 2}
+        self.assertEqual([harness.attempt(Scripted(), case(), 0, steps(start, start, end))["latency_s"] for start, end in times], list(times.values()))
+
+    def test_the_reader_of_a_log_refuses_what_its_writer_leaves_out(self):
+        self.run_small(trials=1)
+        lines = self.log.read_bytes().splitlines()
+        lines[1] = json.dumps({**json.loads(lines[1]), "metadata": {"eval_count": "14"}}).encode()
+        self.log.write_bytes(b"\n".join(lines) + b"\n")
+        self.assert_refused('line 2: metadata.eval_count is "14", not a number from 0 to 1e+15', bench.read_log, self.log)
+
+
 class HostileText(unittest.TestCase):
     def record(self, *marks):
         """A run record of two cases whose every free text is hostile."""
