@@ -7309,6 +7309,37 @@ class TheReadme(InFolder):
         for name in ("recorded", "runs"):
             shutil.copytree(HERE / name, self.folder / name, ignore=shutil.ignore_patterns("*.jsonl") if name == "runs" else None)
 
+    def paste_tasks(self):
+        """Save the README's tasks under their names, as a reader does; returns the names."""
+        blocks = re.findall("^```json\n(.*?)^```$", (HERE / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        tasks = [block for block in blocks if json.loads(block).keys() >= {"name", "cases"}]
+        return [self.write(f"{json.loads(block)['name']}.json", block).name for block in tasks]
+
+    def test_a_reader_with_a_prompt_of_their_own_gets_there_by_what_is_pasted(self):
+        self.copy_tool()
+        lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([line for line in lines if line.startswith("## ")][0], "## Your own task")
+        replies = {"receipt": {"shop": "bakery klein", "total": 1.8}, "capital": "Hm.\nAnswer: A\nNo.\nAnswer: B",
+                   "parcel": "We are sorry. Your parcel comes tomorrow."}
+
+        def usual(request, number):
+            asked = request["body"]["messages"][-1]["content"]
+            reply = next((reply for word, reply in replies.items() if word in asked), "It is a probe.")
+            return {"body": chat_body(reply if isinstance(reply, str) else json.dumps(reply))}
+        tasks = self.paste_tasks()
+        self.assertEqual(tasks[:3], ["receipts.json", "quiz.json", "apology.json"])
+        commands = [command for command, _ in readme_commands("sh") if "receipts.json" in command]
+        commands += [f"python3 bench.py {task} --model llama3.2:3b --trials 2" for task in tasks[1:3]]
+        with FakeOllama(usual=usual, models={"llama3.2:3b": "ab" * 32}):
+            ran = [script(*shlex.split(command)[1:], cwd=self.folder) for command in commands]
+            checked = [script("bench.py", task, "--check", cwd=self.folder) for task in tasks[:3]]
+        self.assertEqual([(done.returncode, done.stderr) for done in ran + checked], [(0, "")] * 7)
+        self.assertIn("tried 2: 1 passed, 1 failed; nothing was logged", ran[0].stdout)
+        self.assertRegex(ran[1].stdout, r"bakery .* 20/20\ntorn .* 0/20  never\n")
+        self.assertEqual([bool(re.search(" 2/2\n", done.stdout)) for done in ran[2:]], [True, True])
+        told = script(*shlex.split(re.search("^report  python3 (.*)$", ran[1].stdout, re.MULTILINE)[1]), cwd=self.folder)
+        self.assertIn("2 cases x 20 trials: 20 passed, 20 failed", told.stdout)
+
     def test_every_command_shows_the_output_that_it_has(self):
         self.copy_tool()
         commands = readme_commands("console")
@@ -7351,7 +7382,7 @@ class TheReadme(InFolder):
             known |= set(re.findall(r"--[a-z][a-z-]+", script(name, "--help").stdout))
         known |= {"--recording"}
         self.assertEqual(set(re.findall(r"--[a-z][a-z-]+", text)) - known, set())
-        self.assertEqual(known - set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--task", "--cases", "--color", "--case", "--failures", "--regrade"}, set())
+        self.assertEqual(known - set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--version", "--task", "--cases", "--color", "--case", "--failures", "--regrade"}, set())
 
     def test_the_project_is_a_flat_set_of_files(self):
         if not (HERE / ".git").exists() or not shutil.which("git"):
