@@ -567,6 +567,16 @@ def no_worse_gate(comparison, margin, record) -> dict:
             "cases": [] if met else lines}
 
 
+def ungradable(record):
+    """Why no gate is met whatever it asks, or None: trials that never ran, or whose check broke."""
+    absent, broken = record.count("not run"), Counter()
+    for (_, _, reason), count in record.endings_of("incomplete").items():
+        name, _, what = reason.partition(": ")
+        broken.update({what.partition(": ")[0]: count} if name == "CheckError" else {})
+    told = [f"{plural(absent, 'planned trial')} not run"] if absent else []
+    return "; ".join(told + [f"{what} in {plural(count, 'trial')}" for what, count in broken.items()]) or None
+
+
 def system_gates(system, record, args) -> dict:
     """{gate: its verdict} for one system."""
     incomplete, allowed = system["verdicts"].get("incomplete", 0), args.allow_incomplete or 0
@@ -574,10 +584,8 @@ def system_gates(system, record, args) -> dict:
     found |= {f"--min {text}": least_gate(system, formula, k, least) for text, formula, k, least in args.min}
     found[f"--allow-incomplete {allowed}"] = {"met": incomplete <= allowed,
                                               "detail": plural(incomplete, "incomplete trial")}
-    if system["not_run"]:
-        absent = {"met": False, "detail": f"{plural(system['not_run'], 'planned trial')} not run"}
-        found = dict.fromkeys(found, absent)
-    return found
+    why = ungradable(record)
+    return dict.fromkeys(found, {"met": False, "detail": why}) if why else found
 
 
 def gates(report: dict, records: list, args) -> list:
@@ -590,7 +598,9 @@ def gates(report: dict, records: list, args) -> list:
             found[f"{name}, {system['label']}" if several else name] = verdict
     if args.no_worse_than is not None:
         last = report["comparisons"][-1]
-        found[f"--no-worse-than {last['b']}"] = no_worse_gate(last, args.margin, records[0])
+        whys = [f"{last[key]}: {why}" for key, why in (("a", ungradable(records[0])), ("b", ungradable(records[-1]))) if why]
+        found[f"--no-worse-than {last['b']}"] = ({"met": False, "detail": "; ".join(whys)} if whys else
+                                                no_worse_gate(last, args.margin, records[0]))
     return [{"gate": name, **verdict} for name, verdict in found.items()]
 
 

@@ -5797,7 +5797,16 @@ class Gates(InFolder):
     def test_a_trial_that_was_not_run_fails_every_gate(self):
         verdicts = self.gate("--require", "any", "--min", "pass@1=0", "--allow-incomplete", "9", grid={"a": "+++."}, baseline={"a": "++++"})
         self.assertEqual([(verdict["met"], verdict["detail"]) for verdict in verdicts],
-                         [(False, "1 planned trial not run")] * 3 + [(False, "1 trial of new not run")])
+                         [(False, "1 planned trial not run")] * 3 + [(False, "new: 1 planned trial not run")])
+
+    def test_a_check_that_broke_fails_every_gate(self):
+        grid = {"a": "+++!", "b": "++++"}
+        with mock.patch.dict(MARKS, {"!": ("incomplete", None, "CheckError: check total raised TypeError: it: went wrong")}):
+            verdicts = self.gate("--require", "any", "--min", "pass@1=0", "--allow-incomplete", "9", grid=grid, baseline={"a": "++++", "b": "++++"})
+            told = "check total raised TypeError in 1 trial"
+            self.assertEqual([(verdict["met"], verdict["detail"]) for verdict in verdicts], [(False, told)] * 3 + [(False, f"new: {told}")])
+            last = self.gate(grid={"a": "++++", "b": "++++"}, baseline=grid)[-1]
+        self.assertEqual((last["met"], last["detail"]), (False, f"old (baseline): {told}"))
 
     def test_no_worse_than_fails_where_the_first_is_shown_to_be_worse(self):
         verdict = self.gate(grid={"a": "------", "b": "++++++"}, baseline={"a": "++++++", "b": "++++++"})[-1]
