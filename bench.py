@@ -845,7 +845,7 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
 
 
 def logged_rows(path, record, cases, task, number) -> list:
-    """The rows of one case of a log, read again from where they stand; RunError where it has changed meanwhile."""
+    """The rows of one case of a log with their times, read again from where they stand; RunError where it has changed."""
     case, rows = cases[number], []
     with open_log(path) as file:
         for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
@@ -861,7 +861,7 @@ def logged_rows(path, record, cases, task, number) -> list:
             ending = record.table[place]
             if len(ending[2] or "") > harness.REASON_LETTERS:
                 ending = harness.grade(task, case, response)
-            rows.append(harness.result_row(case, trial, response, *ending))
+            rows.append({**harness.result_row(case, trial, response, *ending), "started_at": response.get("started_at")})
     return rows
 
 

@@ -37,7 +37,7 @@ import shlex
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from html import escape
 from itertools import accumulate, compress, groupby
 from pathlib import Path
@@ -1891,6 +1891,7 @@ def junit_text(report, records, args):
 
 
 MOST_MARKDOWN, MOST_LINES, MOST_LISTED = 59_900, 120, 20      # bytes, GitHub takes no comment over 65,536
+MOST_SPANS = 400        # in a line, which then stays under the 1 MiB that OpenTelemetry's collector reads of one
 CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in",
                "tokens_out", "reply")
 
@@ -1962,8 +1963,93 @@ def markdown_text(report, records, args) -> str:
     return "".join(kept[place] for place in sorted(kept)) + f"\nToo long for this page: {plural(missing, 'part')}.\n" * bool(missing)
 
 
+def nanoseconds(text):
+    """A time of a log in nanoseconds since 1970, or None."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    passed = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return passed // timedelta(microseconds=1) * 1000 if 0 <= passed.days < 200 * 365 else None
+
+
+def otlp_value(value) -> dict:
+    """A value as OTLP's JSON has it: whole numbers, which are 64 bits wide there, as text."""
+    if isinstance(value, list):
+        return {"arrayValue": {"values": list(map(otlp_value, value))}}
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int) and abs(value) < 1 << 63:
+        return {"intValue": str(value)}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": printable(as_text(value))}
+
+
+def otlp_span(ids, name, kind, times, facts) -> dict:
+    """A span: (its trace, itself, what it is under) and the attributes that are known."""
+    return {**dict(zip(("traceId", "spanId", "parentSpanId"), ids)), "name": printable(name), "kind": kind,
+            "startTimeUnixNano": str(times[0]), "endTimeUnixNano": str(times[1]),
+            "attributes": [{"key": key, "value": otlp_value(value)} for key, value in facts.items() if value is not None]}
+
+
+def called_facts(system, told) -> dict:
+    """What OpenTelemetry's conventions for generative models tell of a call, without what was asked and answered."""
+    options, reason = dig(system, "options"), told.get("done_reason")
+    asked = {key: dig(options, option) for key, option in (("temperature", "temperature"), ("max_tokens", "num_predict"),
+                                                           ("top_p", "top_p"), ("top_k", "top_k"))}
+    provider = "openai" if dig(options, "url") else "ollama" if is_number(dig(options, "num_ctx")) else system["name"]
+    return {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": system["name"],
+            "gen_ai.request.seed": told.get("seed"),
+            **{f"gen_ai.request.{key}": value if key == "max_tokens" else float(value)
+               for key, value in asked.items() if is_number(value) and abs(value) < 1e300},
+            "gen_ai.output.type": "json" if dig(system, "schema") else None,
+            "gen_ai.usage.input_tokens": told.get("prompt_eval_count"), "gen_ai.usage.output_tokens": told.get("eval_count"),
+            "gen_ai.response.finish_reasons": [reason] if isinstance(reason, str) else None}
+
+
+def trial_span(ids, system, suite, row) -> dict:
+    """The span of a trial that ran; RunError where its time is not known."""
+    told, start, why = row["metadata"], nanoseconds(row.get("started_at")), row["reason"] or ""
+    if start is None:
+        raise RunError(f"{system['name']}: trial {row['trial']} of {row['case_id']} has no started_at, and spans need times: "
+                       "give the log itself, not a run record")
+    incomplete = row["verdict"] == "incomplete"
+    called = incomplete or row["output"] is not None or "reply" in told     # a refusal asks no model
+    facts = {**(called_facts(system, told) if called else {}), "test.suite.name": suite, "test.case.name": row["case_id"],
+             "test.case.result.status": None if incomplete else row["verdict"], "benchmark.case.class": row["class"],
+             "benchmark.trial": row["trial"], "benchmark.check": row["check"], "error.type": cause(row) if incomplete else None}
+    made = otlp_span(ids, f"{'chat' if called else 'refuse'} {system['name']}", 3 if told.get("server_version") else 1,
+                     (start, start + round(told["recorded_latency_s"] * 1e9)), facts)
+    # An error of a check may quote the reply, which is not told here.
+    words = cause(row) if why.startswith("CheckError") else shortened(why, 200)
+    return {**made, "status": {"code": 2, "message": words}} if incomplete else made
+
+
+def otlp_text(report, records, args):
+    """Lines of OTLP's JSON, some spans each: one a trial that ran, and last the one of the run that they are under."""
+    suite = report["case_set"]["name"]
+    for number, (system, record) in enumerate(zip(report["systems"], map(compact, records))):
+        trace = harness.sha256(f"{system['recording_sha256']} {number}")
+        root, times = trace[32:48], []
+
+        def line(spans):
+            return json.dumps({"resourceSpans": [{
+                "resource": {"attributes": [{"key": "service.name", "value": otlp_value(system["label"])}]},
+                "scopeSpans": [{"scope": {"name": "bench.py", "version": bench.BENCH_VERSION}, "spans": spans}]}]}) + "\n"
+
+        for name, rows in case_rows(record):
+            spans = [trial_span((trace[:32], harness.sha256(f"{trace} {row['trial']} {name}")[:16], root),
+                                system["system"], suite, row) for row in rows if has_run(row)]
+            times += [int(span[key]) for span in spans for key in ("startTimeUnixNano", "endTimeUnixNano")]
+            yield from (line(spans[start:start + MOST_SPANS]) for start in range(0, len(spans), MOST_SPANS))
+            times = [min(times), max(times)] if times else []
+        if times:
+            facts = {"test.suite.name": suite, "benchmark.model": system["system"].get("model"),
+                     "benchmark.trials": record.trials, **{f"benchmark.{word.replace(' ', '_')}": record.count(word) for word in ENDS}}
+            yield line([otlp_span((trace[:32], root), f"benchmark {system['label']}", 1, times, facts)])
+
+
 FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text, ".csv": csv_text,
-           ".md": markdown_text}
+           ".md": markdown_text, ".otlp.jsonl": otlp_text}
 
 
 def format_of(path):

@@ -31,6 +31,7 @@ import xml.etree.ElementTree
 import zipapp
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -6404,6 +6405,57 @@ class Formats(InFolder):
         self.assertEqual(error, "::error title=--require all::every trial passes in 0 of 1 case%0A::set-env name=A::b\\n::error::100 %25, c: d "
                                 "[0/1 trials] trial 0: triage-outcome: category is other")
         self.assertEqual(report.annotations([{"gate": "a, b: 1%", "met": False, "detail": "c\r\n"}]), ["::error title=a%2C b%3A 1%25::c\\r\\n"])
+
+    def spans(self, log):
+        """The spans of a log as OTLP's JSON lines, each with its attributes as {key: value}."""
+        ended = report_on(log, "--out", self.folder / "run.otlp.jsonl")
+        self.assertEqual(ended.err, "")
+        spans = [span for line in (self.folder / "run.otlp.jsonl").read_text().splitlines()
+                 for part in json.loads(line)["resourceSpans"] for scope in part["scopeSpans"] for span in scope["spans"]]
+        return [{**span, "attributes": {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}} for span in spans]
+
+    def test_a_trial_is_a_span_under_that_of_its_run(self):
+        *spans, run = self.spans(HERE / "recorded" / "smollm2-135m-instruct-q4_1-stopped.jsonl")
+        self.assertEqual((len(spans), {span["traceId"] for span in spans}, {span["parentSpanId"] for span in spans}),
+                         (33, {run["traceId"]}, {run["spanId"]}))
+        self.assertEqual(len({span["spanId"] for span in (*spans, run)}), 34)
+        self.assertRegex(run["traceId"] + run["spanId"], "^[0-9a-f]{48}$")
+        self.assertNotIn("parentSpanId", run)
+        self.assertEqual([min(span["startTimeUnixNano"] for span in spans), max(span["endTimeUnixNano"] for span in spans)],
+                         [run["startTimeUnixNano"], run["endTimeUnixNano"]])
+        self.assertEqual({key: run["attributes"][f"benchmark.{key}"] for key in ("trials", "pass", "fail", "not_run")},
+                         {"trials": "10", "pass": "12", "fail": "21", "not_run": "57"})
+
+    def test_a_span_has_the_names_of_the_conventions(self):
+        log = HERE / "recorded" / "smollm2-135m-instruct-q4_1.jsonl"
+        row, span = json.loads(log.read_text().splitlines()[1]), self.spans(log)[0]
+        start = datetime.fromisoformat(row["started_at"]).timestamp() * 1000
+        self.assertEqual((span["name"], span["kind"], span["startTimeUnixNano"], int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])),
+                         ("chat smollm2-135m-instruct:q4_1", 3, f"{round(start)}000000", round(row["latency_s"] * 1e9)))
+        self.assertEqual({key: value for key, value in span["attributes"].items() if key.startswith(("gen_ai", "test"))}, {
+            "gen_ai.operation.name": "chat", "gen_ai.provider.name": "ollama", "gen_ai.request.model": "smollm2-135m-instruct:q4_1",
+            "gen_ai.request.seed": "1000", "gen_ai.request.temperature": 1.0, "gen_ai.request.max_tokens": "64",
+            "gen_ai.output.type": "json", "gen_ai.usage.input_tokens": str(row["metadata"]["prompt_eval_count"]),
+            "gen_ai.usage.output_tokens": str(row["metadata"]["eval_count"]), "gen_ai.response.finish_reasons": {"values": [{"stringValue": "stop"}]},
+            "test.suite.name": "inbox-triage", "test.case.name": "charged-twice", "test.case.result.status": "fail"})
+
+    def test_errors_are_the_status_of_a_span_and_no_text_of_a_case_is_told(self):
+        lines = (HERE / "recorded" / "bayes.jsonl").read_text().splitlines()
+        row = json.loads(lines[1])
+        del row["output"]
+        lines[1] = json.dumps({**row, "error": {"types": ["TimeoutError"], "message": "no\ud800 answer"}, "metadata": {"seed": 10 ** 30, "reply": "SECRET"}})
+        span, *rest = self.spans(self.write("log.jsonl", "\n".join(lines) + "\n"))
+        self.assertEqual((span["status"], span["attributes"]["error.type"]), ({"code": 2, "message": r"TimeoutError: no\ud800 answer"}, "TimeoutError"))
+        self.assertNotIn("test.case.result.status", span["attributes"])
+        self.assertEqual([one for one in rest if "status" in one], [])
+        self.assertEqual({one["name"] for one in rest}, {"chat bayes", "refuse bayes", "benchmark bayes"})
+        self.assertNotRegex((self.folder / "run.otlp.jsonl").read_text(), "SECRET|charged me|needs_human")
+
+    def test_spans_need_the_times_of_a_log(self):
+        ended = report_on(self.write("run.json", json.dumps(run_record({"a": "+"}))), "--out", self.folder / "a.otlp.jsonl")
+        self.assertEqual((ended.status, ended.out, ended.err), (1, "", "error: small: trial 0 of a has no started_at, and spans need "
+                                                                "times: give the log itself, not a run record\n"))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["run.json"])
 
 
 # The page and the picture
