@@ -2244,6 +2244,8 @@ def add_what(add) -> None:
         help="a task of your own as data; without one the tool's own demonstration, triage_task, runs")
     add("--model", action="append", default=[], metavar="TAG",
         help="an Ollama model, by its tag, else :latest; repeat it to run and compare several")
+    add("--url", metavar="URL", help="with --model: ask the server with OpenAI's chat completions at http://HOST:PORT/v1")
+    add("--key-env", metavar="VAR", help="with --url: the environment variable that holds the server's key")
     add("--command", metavar="ARGV", help="any program: the message is its standard input, its output the reply")
     add("--shell", action="store_true", help="with --command: have it read by the shell")
     add("--workspace", metavar="DIR", help="with --command: run each trial in a fresh copy of this folder")
@@ -2365,11 +2367,15 @@ def checked_args(parser, argv):
         parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
     if args.command is None and (args.shell or args.workspace is not None):
         parser.error(f"--{'shell' if args.shell else 'workspace'} needs --command: the program to run")
+    if args.url is not None and not args.model or args.key_env is not None and args.url is None:
+        parser.error("--url needs --model: the name to ask the server for" if args.url is not None else
+                     "--key-env needs --url: the server that asks for a key")
     alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
                                           ("--try", args.attempt), ("--check", args.check)) if given]
     if len(args.model) > 1 and alone:
         parser.error(f"argument {alone[0]}: not allowed with more than one --model")
-    args.models = [f"model_triage:{tag if ':' in tag.rpartition('/')[2] else f'{tag}:latest'}" for tag in args.model]
+    args.models = args.model if args.url is not None else [
+        f"model_triage:{tag if ':' in tag.rpartition('/')[2] else f'{tag}:latest'}" for tag in args.model]
     if len(dict(args.option)) < len(args.option):
         parser.error("argument --option: an option is given twice")
     return args
@@ -2409,6 +2415,8 @@ def named_system(args, task, case_set):
         args.system = "model_triage:any:latest"     # what is asked can be seen without a model
     if args.command is not None:
         system = harness.import_named("model_triage", "system").Command(args.command, args.shell, args.workspace)
+    elif args.url is not None:
+        system = harness.import_named("model_triage", "system").UrlChat(args.url, args.system, args.key_env)
     elif args.system is None and is_data(task):
         raise harness.UsageError(f"give what {args.task} is for: --model TAG, or a program with --command ARGV")
     else:

@@ -42,7 +42,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -155,6 +155,7 @@ class Address:
     authority: str
     base: str
     url: str
+    setting: str = "OLLAMA_HOST"    # where a user says it
 
 
 def ip_text(text):
@@ -217,26 +218,28 @@ def server_address(value: str) -> Address:
 
 
 def look_up(address, value):
-    """What the name look-up says of the address that OLLAMA_HOST names; SystemDown for an unknown host."""
+    """What the name look-up says of the address that a setting names; SystemDown for an unknown host."""
     try:
         return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise SystemDown(f"OLLAMA_HOST is {json.dumps(value)}, and its host {json.dumps(address.host)} is not "
+        raise SystemDown(f"{address.setting} is {json.dumps(value)}, and its host {json.dumps(address.host)} is not "
                          f"known ({why}): correct the value, or the name look-up",
                          may_return=getattr(error, "errno", None) == socket.EAI_AGAIN) from None
 
 
-def unreachable(url, error):
+def unreachable(address, error):
     """The SystemDown for a connection that could not be made."""
+    url, setting = address.url, address.setting
     if isinstance(error, ConnectionRefusedError):
-        return SystemDown(f"no Ollama server at {url} (connection refused): start it with `ollama serve`, "
-                          "or set OLLAMA_HOST to where it runs", may_return=True)
+        what, how = ("Ollama server", " with `ollama serve`") if setting == "OLLAMA_HOST" else ("server", "")
+        return SystemDown(f"no {what} at {url} (connection refused): start it{how}, or set {setting} to where it runs",
+                          may_return=True)
     if type(error).__name__ == "SSLCertVerificationError":
         return SystemDown(f"{url} cannot be trusted ({error}): let SSL_CERT_FILE name its certificate, "
-                          "or correct OLLAMA_HOST")
+                          f"or correct {setting}")
     why = "no connection in time" if isinstance(error, TimeoutError) else error
-    return SystemDown(f"{url} cannot be reached ({why}): see that the server is up and OLLAMA_HOST is right",
+    return SystemDown(f"{url} cannot be reached ({why}): see that the server is up and {setting} is right",
                       may_return=True)
 
 
@@ -325,7 +328,7 @@ class Connection:
             except OSError as error:
                 self.close()
                 problem = error
-        raise unreachable(self.address.url, problem)
+        raise unreachable(self.address, problem)
 
     def alive(self) -> bool:
         """Whether the server has neither closed the connection meanwhile nor sent anything unasked."""
@@ -336,11 +339,11 @@ class Connection:
         except OSError as error:
             return isinstance(error, BlockingIOError) or type(error).__name__ == "SSLWantReadError"
 
-    def exchange(self, method, path, body, allowance):
+    def exchange(self, method, path, body, allowance, headers=""):
         """(status, body) of one request; usable afterwards says whether the connection can serve another."""
         from http.client import HTTPResponse
         self.usable = False
-        head = f"{method} {self.address.base}{path} HTTP/1.1\r\nHost: {self.address.authority}\r\n"
+        head = f"{method} {self.address.base}{path} HTTP/1.1\r\nHost: {self.address.authority}\r\n{headers}"
         if method == "POST":
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         self.sock.settimeout(allowance.left())
@@ -399,6 +402,8 @@ class Current(threading.local):
 class Server:
     """The server that OLLAMA_HOST names; threads share its connections, which are kept open."""
 
+    restart = "restart it with `ollama serve`"
+
     def __init__(self):
         self.lock, self.location_lock = threading.Lock(), threading.Lock()      # a look-up may take its time
         self.idle, self.busy = [], set()
@@ -407,6 +412,14 @@ class Server:
         self.current = Current()
         self.tells_loaded = True    # older ones have no /api/ps
         self.used_at = time.monotonic()
+
+    def anew(self) -> "Server":
+        """The same server, without its connections."""
+        return Server()
+
+    def headers(self) -> str:
+        """The lines that the head of every request has beside the usual ones."""
+        return ""
 
     def locate(self):
         """(Address, what the look-up says of it) of OLLAMA_HOST; the look-up is done once, not every time."""
@@ -481,7 +494,7 @@ class Server:
         try:
             if connection.sock is None:
                 connection.open(places, allowance)
-            answer = connection.exchange(method, path, body, allowance)
+            answer = connection.exchange(method, path, body, allowance, self.headers())
             self.used_at = time.monotonic()
             return answer
         except SystemDown:
@@ -746,6 +759,7 @@ class OllamaChat:
 
     version = "1"
     mode = "live"
+    path = "/api/chat"
     pauses_s = PAUSES_S
     probe_message = "Hello, are you open on Sunday?"
 
@@ -800,7 +814,7 @@ class OllamaChat:
     def asking(self, asked: dict) -> "OllamaChat":
         """The same model, asked something else; RunError names an option or a value that Ollama has not."""
         system = copy.copy(self)
-        system.asked, system.server = asked, Server()
+        system.asked, system.server = asked, self.server.anew()
         system.options = system.settled()
         return system
 
@@ -817,7 +831,7 @@ class OllamaChat:
             system.timeout_s = timeout_value(timeout_s)
         if keep_alive is not None:
             system.keep_alive = keep_alive_value(keep_alive)
-        system.server = Server()
+        system.server = self.server.anew()
         return system
 
     def seed_for(self, trial: int) -> int:
@@ -887,16 +901,20 @@ class OllamaChat:
         for tries, pause in enumerate((*self.pauses_s, None), start=1):
             metadata["tries"] = tries
             try:
-                status, content = self.server.ask("POST", "/api/chat", allowance, body)
+                status, content = self.server.ask("POST", self.path, allowance, body)
             except TimeoutError as error:
                 raise TimeoutError(f"no whole answer within {seconds:g} s") from error
             except ConnectionError as error:
                 raise BadReply(str(error)) from error
             if status == 200:
-                return chat_fields(content)
+                return self.fields(content)
             if status not in BUSY or pause is None or not allowance.allows(pause):
                 raise self.refusal(status, content, tries)
             allowance.pause(pause)
+
+    def fields(self, content) -> dict:
+        """What a chat answer says; BadReply for what is none."""
+        return chat_fields(content)
 
     def refusal(self, status, content, tries):
         """The error that an HTTP status other than 200 stands for."""
@@ -941,7 +959,7 @@ class OllamaChat:
                              "mend what it names, or see the server's log") from error
         except (BadReply, TimeoutError) as error:
             raise SystemDown(f"{self.tag} does not answer a probe ({error}): see the server's log, "
-                             "and restart it with `ollama serve`", may_return=True) from error
+                             f"and {self.server.restart}", may_return=True) from error
 
     def doubts(self, facts) -> list:
         """What the beginning of a reply gives cause to doubt, a text each."""
@@ -1150,6 +1168,258 @@ def system(name: str) -> ModelTriage:
     if name.isidentifier() or not TAG.fullmatch(name):
         raise RunError(f"{json.dumps(name)} is no Ollama tag such as llama3.2:3b")
     return ModelTriage(name)
+
+
+# Any server that speaks OpenAI's chat completions
+
+# What such servers take of the options, under their names; the last four are no part of OpenAI's own.
+SENT_AS = {"temperature": "temperature", "num_predict": "max_tokens", "top_p": "top_p", "stop": "stop",
+           "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
+           "top_k": "top_k", "min_p": "min_p", "typical_p": "typical_p", "repeat_penalty": "repeat_penalty"}
+TOO_LONG = re.compile(OVERFLOW.pattern + r"|maximum context length|context_length_exceeded", OVERFLOW.flags)
+
+
+def url_address(url: str) -> Address:
+    """The address of an API such as http://127.0.0.1:8080/v1; RunError for what is none."""
+    found = re.fullmatch(r"(https?)://(\[[0-9a-fA-F:.]+\]|[\w.~-]+)(?::([0-9]{1,5}))?((?:/[\w.~%+-]+)*)/*", url.strip(), re.ASCII)
+    scheme, host, port, path = found.groups() if found else ("", "", None, "")
+    port = port or {"https": "443"}.get(scheme, "80")
+    fault = "it is not of that form" if not found else address_fault(scheme, host.strip("[]"), port) or (
+        "" if is_port(port) else f"{port} is no port")
+    if fault:
+        known = "; a key is given by --key-env" if "@" in url or "?" in url else ""
+        raise RunError(f"url {json.dumps(re.sub('//.*@', '//…@', url.partition('?')[0]))}: {fault}: give the address of the API, "
+                       f"such as http://127.0.0.1:8080/v1{known}")
+    named = f"{scheme}://{host}" + (f":{port}" if found[3] else "")
+    path = path.removesuffix("/chat/completions")
+    return Address(secure=scheme == "https", host=host.strip("[]"), port=int(port), authority=named.partition("//")[2],
+                   base=path, url=named + path, setting="--url")
+
+
+def is_strict(schema) -> bool:
+    """Whether a schema says of every object that it has all of its fields and no other, which a strict format needs."""
+    parts = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
+    if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
+        if schema.get("additionalProperties") is not False or set(schema["properties"]) - set(schema.get("required") or ()):
+            return False
+    return all(map(is_strict, parts))
+
+
+def completion_fields(content: bytes) -> dict:
+    """A chat completion in the form of a chat answer of Ollama; BadReply for anything else.
+
+    logprobs is there where the server gave any: [{"token", "logprob", "top_logprobs": […]}, …]."""
+    try:
+        answer = harness.parse_json(content.decode("utf-8"))
+    except ValueError as error:
+        raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    message = choice.get("message")
+    if not isinstance(message, dict) or not isinstance(message.get("content"), (str, type(None))):
+        raise BadReply(f"the body has no choices[0].message.content: {server_words(content)}")
+    reason = choice.get("finish_reason")
+    thinking = message.get("reasoning_content") or message.get("reasoning")
+    usage, timings, logprobs = (part if isinstance(part, dict) else {} for part in (
+        answer.get("usage"), answer.get("timings"), choice.get("logprobs")))
+    durations = {f"{name}_duration": int(1e6 * timings[key]) for name, key in (("prompt_eval", "prompt_ms"), ("eval", "predicted_ms"))
+                 if fits(float, timings.get(key)) and 0 <= timings[key] < 1e12}
+    return {"message": {"content": message.get("content") or message.get("refusal") or "", "thinking": thinking},
+            "done": isinstance(reason, str) and reason not in ("content_filter", "error"), "done_reason": reason,
+            "eval_count": usage.get("completion_tokens"), "prompt_eval_count": usage.get("prompt_tokens"), **durations,
+            "logprobs": logprobs.get("content")}
+
+
+class UrlServer(Server):
+    """A server by the URL of its API; the key that it asks for is in the environment, and nowhere else."""
+
+    restart = "see that it runs"
+
+    def __init__(self, url, key_env=None):
+        super().__init__()
+        address = url_address(url)
+        self.url, self.base, self.key_env = address.url, address.base, key_env
+        self.address = replace(address, base="")        # beside the API there is more to ask
+        self.key()
+
+    def anew(self) -> "UrlServer":
+        """The same server, without its connections."""
+        return UrlServer(self.url, self.key_env)
+
+    def key(self) -> str:
+        """The key, "" where none is asked for; RunError when it is not there."""
+        key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
+        if self.key_env and not re.fullmatch("[!-~]+", key):
+            raise RunError(f"key_env {self.key_env}: this environment variable "
+                           + ("holds what no key is" if key else "is empty or not set") + ": put the key into it")
+        return key
+
+    def headers(self) -> str:
+        """The line with the key, if there is one."""
+        key = self.key()
+        return f"Authorization: Bearer {key}\r\n" if key else ""
+
+    def locate(self):
+        """(Address, what the look-up says of it); the look-up is done once, not every time."""
+        with self.location_lock:
+            if self.located is None:
+                self.located = self.address, look_up(self.address, self.url)
+            return self.located
+
+    def ask(self, method, path, allowance, body=b""):
+        """(status, body) of one request, its body without the key, whatever the server does with it; raises as ever."""
+        status, content = super().ask(method, path, allowance, body)
+        key = self.key().encode()
+        secret = len(key) >= (16 if status == 200 else 8)       # a shorter one, as for a server at home, is a word of a text
+        return status, content.replace(key, b"[key]") if secret else content
+
+    def look(self, path) -> dict:
+        """The JSON object that a path brings, {} where it brings none; SystemDown where nothing answers at all."""
+        allowance = self.allow(ASK_TIMEOUT_S)
+        try:
+            try:
+                status, content = self.ask("GET", path, allowance)
+            except ConnectionError:     # a kept connection may end just as it is used
+                status, content = self.ask("GET", path, allowance)
+            value = harness.parse_json(content.decode("utf-8")) if status == 200 else {}
+        except (TimeoutError, ConnectionError) as error:
+            raise SystemDown(f"{self.url} does not answer GET {path} ({error}): {self.restart}",
+                             may_return=True) from error
+        except (BadReply, ValueError):
+            value = {}
+        return value if isinstance(value, dict) else {}
+
+    def version(self) -> str:
+        """What the server calls its build, "" where it tells none; sees what llama.cpp's server says of its model."""
+        found = self.look(self.base.removesuffix("/v1") + "/props")
+        path, build, settings = (found.get(key) for key in ("model_path", "build_info", "default_generation_settings"))
+        length = settings.get("n_ctx") if isinstance(settings, dict) else None
+        self.current.used.version = build if isinstance(build, str) else ""
+        self.props = {"model_path": re.split(r"[\\/]", path)[-1] if isinstance(path, str) else None,
+                      "build": build if isinstance(build, str) else None,
+                      "context_length": length if is_count(length) else None}
+        return self.current.used.version
+
+    def names(self) -> list:
+        """The names of the models that the server lists, [] where it lists none."""
+        listed = self.look(self.base + "/models").get("data")
+        entries = listed if isinstance(listed, list) else []
+        return [model["id"] for model in entries if isinstance(model, dict) and isinstance(model.get("id"), str)]
+
+
+class UrlChat(OllamaChat):
+    """A model of a server that has OpenAI's chat completions, as a system.
+
+    Nothing proves which model answers, or what its cache held before: it is not pinned, and nothing is primed."""
+
+    prime = confirm = None
+    unloads_at_once = False
+
+    def __init__(self, url: str, name: str, key_env: str | None = None):
+        server = UrlServer(url, key_env)
+        self.url, self.file = server.url, None      # the model's file, as llama.cpp's server names it
+        super().__init__(name, TRIAGE)
+        self.name, self.server, self.keep_alive = name, server, None
+
+    @property
+    def model(self) -> str:
+        """The name that the server is asked for, and that nothing pins it."""
+        return f"{self.name} (model not pinned)"
+
+    @property
+    def path(self) -> str:
+        return self.server.base + "/chat/completions"
+
+    def settled(self) -> dict:
+        """The options of every trial, without those that Ollama alone has; think is None where nobody asked for any."""
+        options = super().settled()
+        unasked = self.asked.get("think") is None and "think" not in self.set_options
+        return {**{name: value for name, value in options.items() if name in SENT_AS},
+                "think": None if unasked else options["think"], "url": self.url}
+
+    def configured(self, options=None, think=None, timeout_s=None, keep_alive=None) -> "UrlChat":
+        """The same system with other settings; RunError for one that such a server has not."""
+        given = {"num_predict" if name == "max_tokens" else name: value for name, value in (options or {}).items()}
+        for name in given:
+            if name in OPTIONS and name not in SENT_AS:
+                raise RunError(f"option {name} is Ollama's: this server is started with what it needs; "
+                               f"it takes {', '.join(SENT_AS)}")
+        if keep_alive is not None:
+            raise RunError("keep_alive is Ollama's: this server is not told how long to keep a model")
+        return super().configured(given, think, timeout_s)
+
+    def request(self, messages, seed, keep_alive=None, **options) -> bytes:
+        """The body of POST /chat/completions for these messages."""
+        options, schema = {**self.options, **options}, self.asked.get("schema")
+        sent = {SENT_AS[name]: value for name, value in options.items() if name in SENT_AS}
+        if options["num_predict"] < 0:
+            del sent["max_tokens"]
+        if schema is not None:
+            sent["response_format"] = {"type": "json_schema", "json_schema": {
+                "name": "reply", "schema": schema, "strict": is_strict(schema)}}
+        if isinstance(options["think"], bool):
+            sent["chat_template_kwargs"] = {"enable_thinking": options["think"]}
+        elif options["think"]:
+            sent["reasoning_effort"] = options["think"]
+        return json.dumps({"model": self.name, "messages": messages, "stream": False, "seed": seed, **sent}).encode("ascii")
+
+    def fields(self, content) -> dict:
+        return completion_fields(content)
+
+    def refusal(self, status, content, tries):
+        """The error that an HTTP status other than 200 stands for."""
+        words = server_words(content)
+        if status in (400, 413, 422) and TOO_LONG.search(words):
+            return ContextOverflow(words)
+        if status in BUSY or not 300 <= status < 500:
+            return super().refusal(status, content, tries)
+        mend = ("it redirects, which is not followed: let --url name where it leads" if status < 400 else
+                "let --key-env name the environment variable with the key" if status in (401, 403) else
+                f"see that --url ({self.url}) ends as the server's API does, mostly in /v1, and that it has "
+                f"--model {self.name}" if status in (404, 405) else
+                "mend what it names, in the options, the schema or the model's name")
+        return SystemDown(f"the server at {self.url} refuses the request (HTTP {status}: {words}): {mend}")
+
+    def check_digest(self) -> None:
+        """SystemDown where the server itself says that it has another model by now."""
+        file, was = self.server.props["model_path"], self.file
+        self.file = was or file
+        if was and file and was != file:
+            raise SystemDown(f"the server had {was} when this began, and now has {file}: put the old model back, or "
+                             "measure the new one as a run of its own")
+
+    def check_model(self) -> None:
+        """See that a trial can run, by a probe like one; SystemDown says what to mend."""
+        super().check_model()
+        names, dropped = self.server.names(), sorted(set(self.asked.get("options") or {}) - set(SENT_AS))
+        if names and self.name not in names:
+            self.warnings.append(f"the server lists no model {json.dumps(self.name)}, and answers all the same"
+                                 f"{harness.nearest(self.name, names) or '; it lists ' + ', '.join(names[:8])}")
+        address = self.server.address
+        if self.server.key_env and not address.secure and not re.match(r"127\.|localhost$|::1$", address.host):
+            self.warnings.append(f"the key goes to {address.host} unencrypted: use https:// where the network is not your own")
+        if dropped:
+            self.warnings.append(f"the task asks for {', '.join(dropped)}, which Ollama alone has: not sent")
+
+    def mend_for_fault(self, fault) -> str:
+        """What to change about replies with that fault."""
+        return self.mend_for_silence() if fault == "is empty" else "try another model, or a server that holds to the schema"
+
+    def advice(self, error_name: str):
+        """The setting to change where model calls end as that error; None where no setting is known to help."""
+        if error_name == "ContextOverflow" or error_name == "TruncatedReply" and self.options["num_predict"] < 0:
+            return "start the server with a longer context"
+        alike = copy.copy(self)
+        alike.options = {**DEFAULT_OPTIONS, **self.options}
+        return OllamaChat.advice(alike, error_name)
+
+    def loaded(self) -> list:
+        return []
+
+    def server_facts(self) -> dict:
+        """What is known of the model, and what is not: {url, pinned, primed}, of llama.cpp {model_path, build, context_length}."""
+        known = {key: value for key, value in self.server.props.items() if value is not None}
+        return {"url": self.url, "pinned": False, "primed": False, **known}
 
 
 # Any program as a system

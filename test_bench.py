@@ -4826,6 +4826,210 @@ PASS_AT_K = [0.8556, 0.921, 0.9472, 0.963, 0.9753, 0.9852, 0.9926, 0.9975, 1.0, 
 PASS_POWER_K = [0.8556, 0.7901, 0.7509, 0.7222, 0.7006, 0.6852, 0.675, 0.6691, 0.6667, 0.6667]
 
 
+def completion(content=json.dumps(GOOD), reason="stop", **changes):
+    """The body of a chat completion, as llama.cpp's server writes it."""
+    return {"object": "chat.completion", "id": "chatcmpl-1", "created": 1765000000, "model": "small", "system_fingerprint": "b6000-1a2b3c4d",
+            "choices": [{"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": content, **changes}}],
+            "usage": {"completion_tokens": 17, "prompt_tokens": 210, "total_tokens": 227},
+            "timings": {"prompt_n": 210, "prompt_ms": 41.5, "predicted_n": 17, "predicted_ms": 90.25}}
+
+
+class FakeLlamaCpp(FakeOllama):
+    """A stand-in for a server with chat completions, made after the documentation of llama.cpp's; with props None it is
+    one that says nothing of itself."""
+
+    def __init__(self, *replies, props=("/models/small-q8_0.gguf", "b6000-1a2b3c4d"), **options):
+        super().__init__(*replies, **options)
+        self.others = {"/v1/models": {"body": {"object": "list", "data": [{"id": "small", "object": "model"}]}}}
+        if props:
+            self.others["/props"] = {"body": {"model_path": props[0], "build_info": props[1], "total_slots": 1,
+                                              "default_generation_settings": {"n_ctx": 4096}}}
+
+    @property
+    def url(self):
+        return f"http://{self.address}/v1"
+
+    @property
+    def chats(self):
+        return [request["body"] for request in self.requests if request["path"] == "/v1/chat/completions"]
+
+    def _reply_to(self, request):
+        with self.lock:
+            self.requests.append(request)
+            if request["path"] != "/v1/chat/completions":
+                return self.others.get(request["path"], {"status": 404, "body": {"error": {"code": 404, "message": "File Not Found"}}})
+            reply = dict(self.replies.pop(0)) if self.replies else {}
+        if reply.get("status", 200) == 200 and "raw" not in reply:
+            reply.setdefault("body", completion())
+        return reply
+
+
+class AnyServer(InFolder):
+    """A model behind chat completions."""
+
+    def system(self, server, name="small", **settings):
+        made = model_triage.UrlChat(server.url, name, settings.pop("key_env", None))
+        made.pauses_s = (0, 0)
+        self.addCleanup(made.close)
+        return made.configured(**settings) if settings else made
+
+    def ended_as(self, *replies, **settings):
+        """What a trial ends as whose chats are answered so: "pass", or the error's name and message."""
+        with FakeLlamaCpp(*replies) as server:
+            _, _, reason = harness.grade(triage_task, CASE, harness.attempt(self.system(server, **settings), CASE, 0))
+            return reason or "pass"
+
+    def test_a_request_and_its_answer(self):
+        with FakeLlamaCpp() as server:
+            answer = self.system(server, options={"max_tokens": "32", "top_k": 5}).respond(CASE, 3)
+        (body,) = server.chats
+        self.assertEqual({key: body[key] for key in body if key not in ("messages", "response_format")},
+                         {"model": "small", "stream": False, "seed": 1003, "temperature": 1.0, "max_tokens": 32, "top_k": 5})
+        self.assertEqual(body["messages"][1], {"role": "user", "content": CASE["input"]})
+        self.assertEqual(body["response_format"], {"type": "json_schema", "json_schema": {
+            "name": "reply", "schema": model_triage.SCHEMA, "strict": True}})
+        self.assertEqual(answer.output, GOOD)
+        told = {key: answer.metadata[key] for key in ("reply", "seed", "eval_count", "prompt_eval_count", "done_reason", "eval_duration_s",
+                                                      "server_version")}
+        self.assertEqual(told, {"reply": json.dumps(GOOD), "seed": 1003, "eval_count": 17, "prompt_eval_count": 210, "done_reason": "stop",
+                                "eval_duration_s": 0.09025, "server_version": "b6000-1a2b3c4d"})
+
+    def test_thinking_is_asked_for_as_such_servers_know_it_and_only_when_it_is_wanted(self):
+        with FakeLlamaCpp() as server:
+            for think in ("on", "off", "low"):
+                self.system(server, think=think).respond(CASE, 0)
+            text = self.system(server).asking({"messages": [], "schema": None}).configured({"num_predict": -1})
+            self.assertEqual(text.respond(CASE, 0).output, json.dumps(GOOD))
+        self.assertEqual([{key: body[key] for key in ("chat_template_kwargs", "reasoning_effort", "max_tokens", "response_format") if key in body
+                           and key != "response_format"} for body in server.chats],
+                         [{"chat_template_kwargs": {"enable_thinking": True}, "max_tokens": 64},
+                          {"chat_template_kwargs": {"enable_thinking": False}, "max_tokens": 64},
+                          {"reasoning_effort": "low", "max_tokens": 64}, {}])
+        self.assertNotIn("response_format", server.chats[3])
+
+    def test_a_strict_format_is_asked_for_where_the_schema_allows_it(self):
+        self.assertTrue(model_triage.is_strict(model_triage.SCHEMA))
+        for schema in ({"properties": {"a": {}}, "required": ["a"]}, {"properties": {"a": {}}, "additionalProperties": False},
+                       {"items": [{"properties": {"a": {}}}]}):
+            self.assertFalse(model_triage.is_strict(schema), schema)
+
+    def test_each_fault_has_the_name_that_it_has_with_ollama(self):
+        too_long = {"error": {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 4476, "n_ctx": 4096,
+                              "message": "request (4476 tokens) exceeds the available context size (4096 tokens)"}}
+        vllm = {"object": "error", "type": "BadRequestError", "code": 400, "param": None,
+                "message": "This model's maximum context length is 6048 tokens. However, you requested 6616 tokens"}
+        for reply, ended in (
+                ({}, "pass"),
+                ({"body": completion("{\"cat", "length")}, "TruncatedReply: the reply was cut after 17 tokens: raise num_predict, or num_ctx"),
+                ({"body": completion("", "content_filter")}, "UnfinishedReply: the server ended the reply before the model did (done is false)"),
+                ({"body": completion("", reasoning_content="hm")}, "EmptyReply: no answer after the thinking"),
+                ({"body": completion(None, refusal="I will not")}, "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+                ({"body": {"choices": []}}, "BadReply: the body has no choices[0].message.content: {\"choices\": []}"),
+                ({"body": "<html>"}, "BadReply: the body is not JSON (Expecting value: line 1 column 1 (char 0)): <html>"),
+                ({"cut": 60}, "BadReply: the connection broke before the whole answer was there"),
+                ({"status": 400, "body": too_long}, "ContextOverflow: request (4476 tokens) exceeds the available context size (4096 tokens)"),
+                ({"status": 400, "body": vllm}, "ContextOverflow: This model's maximum context length is 6048 tokens."),
+                ({"status": 500, "body": {"error": {"message": "slot failed"}}}, "ServerError: slot failed")):
+            with self.subTest(ended):
+                self.assertEqual(self.ended_as(reply)[:len(ended)], ended)
+        self.assertEqual(self.ended_as({"status": 503, "body": {"error": {"message": "Loading model"}}}), "pass")
+        self.assertEqual(self.ended_as(HANG, timeout_s=0.05), "TimeoutError: no whole answer within 0.05 s")
+
+    def down(self, *replies, **settings):
+        with FakeLlamaCpp(*replies) as server, self.assertRaises(SystemDown) as caught:
+            self.system(server, **settings).respond(CASE, 0)
+        return str(caught.exception).replace(server.url, "URL")
+
+    def test_what_keeps_any_trial_from_running_says_what_to_do(self):
+        for reply, text in (
+                ({"status": 307, "headers": {"Location": "http://127.0.0.1:1/"}},
+                 "the server at URL refuses the request (HTTP 307: no words): it redirects, which is not followed: let --url name where it leads"),
+                ({"status": 401, "body": {"error": {"message": "Invalid API Key", "type": "authentication_error"}}},
+                 "the server at URL refuses the request (HTTP 401: Invalid API Key): let --key-env name the environment variable with the key"),
+                ({"status": 404, "body": {"error": {"message": "no such model"}}},
+                 "the server at URL refuses the request (HTTP 404: no such model): see that --url (URL) ends as the server's API does")):
+            with self.subTest(text):
+                self.assertIn(text, self.down({"body": "", **reply}))
+        self.assertIn("is busy (HTTP 429: slow down; asked 3 times)", self.down(*[{"status": 429, "body": {"error": {"message": "slow down"}}}] * 3))
+        gone = SimpleNamespace(url="http://127.0.0.1:1/v1")
+        with self.assertRaises(SystemDown) as caught:
+            self.system(gone).check_model()
+        self.assertIn("no server at http://127.0.0.1:1/v1 (connection refused): start it, or set --url to where it runs", str(caught.exception))
+
+    def test_an_address_is_read_strictly(self):
+        for url, wanted in (("http://127.0.0.1:8080/v1", (False, "127.0.0.1", 8080, "/v1")), ("https://example.com/v1/", (True, "example.com", 443, "/v1")),
+                            ("http://[::1]:80/v1/chat/completions", (False, "::1", 80, "/v1")), ("http://lab", (False, "lab", 80, ""))):
+            address = model_triage.url_address(url)
+            self.assertEqual((address.secure, address.host, address.port, address.base), wanted)
+        for url in ("127.0.0.1:8080", "ftp://a/v1", "http://u:secret@a/v1", "http://a/v1?key=secret", "http://a:99999/v1", "http://a:0", "http:///v1", "http://a b"):
+            with self.subTest(url), self.assertRaises(RunError) as caught:
+                model_triage.url_address(url)
+            self.assertNotIn("secret", str(caught.exception))
+
+    def test_what_the_task_asks_of_ollama_alone_is_not_sent_and_told(self):
+        with FakeLlamaCpp() as server:
+            system = self.system(server).asking({**model_triage.TRIAGE, "options": {"num_ctx": 8192, "temperature": 0.5}})
+            system.check_model()
+        self.assertEqual((server.chats[0]["temperature"], server.chats[0]["max_tokens"]), (0.5, 16))
+        self.assertEqual(system.warnings, ["the task asks for num_ctx, which Ollama alone has: not sent"])
+        self.assertNotIn("num_ctx", system.options)
+        self.assert_refused("option num_ctx is Ollama's", system.configured, {"num_ctx": "8192"})
+        self.assert_refused("keep_alive is Ollama's", system.configured, keep_alive="1h")
+        self.assertIn("--option num_predict=256", system.advice("TruncatedReply"))
+        self.assertEqual(system.advice("ContextOverflow"), "start the server with a longer context")
+
+    def test_a_name_is_asked_for_as_it_is_written(self):
+        with FakeLlamaCpp() as server:
+            self.system(server, "Qwen/Qwen3-8B").respond(CASE, 0)
+        self.assertEqual(server.chats[0]["model"], "Qwen/Qwen3-8B")
+
+    def test_a_server_that_lists_other_models_is_doubted(self):
+        with FakeLlamaCpp() as server:
+            system = self.system(server, "smal")
+            system.check_model()
+        self.assertEqual(system.warnings, ['the server lists no model "smal", and answers all the same; did you mean "small"?'])
+
+    def test_a_server_that_names_another_model_file_meanwhile_stops_the_run(self):
+        with FakeLlamaCpp() as server:
+            system = self.system(server)
+            system.check_model()
+            server.others["/props"]["body"]["model_path"] = "C:\\models\\other.gguf"
+            with self.assertRaises(SystemDown) as caught:
+                system.check_model()
+        self.assertIn("the server had small-q8_0.gguf when this began, and now has other.gguf", str(caught.exception))
+
+    def test_a_run_says_that_its_model_is_not_pinned_and_holds_no_key(self):
+        key = "sk-very-secret"
+        echo = {"status": 500, "body": {"error": {"message": f"who is {key}?"}}}
+        with FakeLlamaCpp({}, echo) as server, mock.patch.dict(os.environ, {"MY_KEY": key}):
+            status, out, err = called(bench, "--url", server.url, "--model", "small", "--key-env", "MY_KEY", "--trials", 1, "--log", self.log)
+            again = called(bench, "--url", server.url, "--model", "small", "--key-env", "MY_KEY", "--trials", 1, "--log", self.log)
+        self.assertEqual((status, again[0]), (0, 0), err)
+        self.assertIn("small: planned 9, already logged 0, ran 9, not run 0", out)
+        self.assertEqual({request["headers"].get("authorization") for request in server.requests}, {f"Bearer {key}"})
+        header, rows = bench.read_log(self.log)
+        self.assertEqual(header["system"]["model"], "small (model not pinned)")
+        self.assertEqual(header["environment"]["server"], {"url": server.url, "pinned": False, "primed": False, "model_path": "small-q8_0.gguf",
+                                                           "build": "b6000-1a2b3c4d", "context_length": 4096})
+        self.assertEqual(rows[0]["error"]["message"], "who is [key]?")
+        shown = called(report, self.log)
+        self.assertIn("small (model not pinned)  ctx 4096  temp 1  server b6000-1a2b3c4d", shown[1])
+        for text in (out, err, *again[1:], *shown[1:], self.log.read_text()):
+            self.assertNotIn(key, text)
+
+    def test_wrong_uses_are_refused(self):
+        for words, text in (
+                (["--url", "http://127.0.0.1:1/v1"], "--url needs --model: the name to ask the server for"),
+                (["--key-env", "X", "--model", "m"], "--key-env needs --url: the server that asks for a key"),
+                (["--url", "127.0.0.1:1", "--model", "m"], 'url "127.0.0.1:1": it is not of that form: give the address of the API'),
+                (["--url", "http://127.0.0.1:1/v1", "--model", "m", "--key-env", "NO_SUCH_KEY", "--log", self.log],
+                 "key_env NO_SUCH_KEY: this environment variable is empty or not set: put the key into it")):
+            with self.subTest(words):
+                status, _, err = called(bench, *words)
+                self.assertIn(text, err)
+                self.assertGreater(status, 0)
+
+
 def python_words(*words):
     """A command line that has this Python run something, started as soon as it can be."""
     return shlex.join([sys.executable, "-S", "-E", *map(str, words)])
