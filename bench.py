@@ -2628,16 +2628,6 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
           f"report  {report_command(args, [args.log], progress.header, regraded)}", sep="\n", flush=True)
 
 
-def say(function, *arguments) -> None:
-    """Call what prints a result; that its reader has left is no fault of the run, whose trials are logged."""
-    try:
-        function(*arguments)
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.EIO):
-            raise
-        harness.silence()
-
-
 def counts_before(args, case_set) -> dict:
     """The counts of a run that was interrupted before it had begun."""
     planned, logged = len(harness.plan(case_set, SPLITS, args.trials)) * args.trials, 0
@@ -2731,7 +2721,7 @@ def run_one(args, system, case_set, task, signals) -> None:
     signals.when_continued(progress.forget)
     counts, stop = run_logged(args, system, case_set, task, signals, progress)
     progress.erase()
-    say(show_result, args, log, system, progress, counts, stop, task)
+    show_result(args, log, system, progress, counts, stop, task)
     if signals.signum and not stop:
         stop = Interrupted(signals.signum)      # it came when the last trial had ended
     if isinstance(stop, SystemDown) and counts["not_run"]:
@@ -2750,12 +2740,12 @@ def run_each(runs, case_set, task, signals) -> int:
             run_one(args, system, case_set, task, signals)
         except (SystemDown, Hopeless) as error:
             status = harness.complain(f"{system.name}: {error}")
-        say(print)
+        print()
     logs = [args.log for args, _ in runs if args.log.exists()]
     if len(logs) > 1:
         with open_log(logs[0]) as file:
             header = reader_of(file, logs[0]).header
-        say(print, f"compare {report_command(runs[0][0], logs, header)}")
+        print(f"compare {report_command(runs[0][0], logs, header)}")
     return status
 
 

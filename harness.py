@@ -95,6 +95,8 @@ MOST_PLANNED = 100_000      # trials or cases: of a plan that needs more it is s
 ABSENT = object()
 # How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
 NOT_OFFERED = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, getattr(errno, "ENOTSUP", errno.EOPNOTSUPP), errno.EINVAL}
+# How a stream says that nobody reads it any more: a closed pipe (on Windows too), a terminal that is gone.
+READER_LEFT = {errno.EPIPE, errno.EINVAL, errno.EIO}
 # What must not reach a terminal or hide in one: controls, direction marks, separators, characters
 # without width, lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064"
@@ -2328,9 +2330,35 @@ def complain(message: str) -> int:
     return 1
 
 
-def silence() -> None:
-    """Send what is still printed nowhere: the reader of stdout has left."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+class Steady:
+    """A stream that never ends a command: what cannot be written to it is noted as its error and forgotten."""
+
+    def __init__(self, stream):
+        self.stream, self.error = stream, None
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text) -> int:
+        self.attempt(self.stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.attempt(self.stream.flush)
+
+    def attempt(self, function, *arguments) -> None:
+        try:
+            if self.error is None:
+                function(*arguments)
+        except OSError as error:
+            self.error = error
+
+    def end(self):
+        """The error, once all is written; what is left then goes nowhere, so that Python does not fail on it."""
+        self.flush()
+        if self.error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        return self.error
 
 
 def unusual(args) -> list:
@@ -2357,30 +2385,36 @@ def terminate(signum, frame):
     sys.exit(128 + signum)      # leaves no temporary file, as the default would
 
 
-def run_command(command, argv=None) -> int:
+def status_of(command, argv) -> int:
     """The exit status of command(argv): every refusal is a line `error: …`, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     try:
-        try:
-            return command(argv)
-        finally:
-            if sys.stdout:
-                sys.stdout.flush()
+        return command(argv)
     except CaseError as error:
         return max(complain(problem) for problem in str(error).split("\n"))
     except UsageError as error:
         return complain(str(error)) + 1
     except (RunError, SystemDown) as error:
         return complain(str(error))
-    except BrokenPipeError:
-        silence()
-        return 0
     except OSError as error:
         return complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         return 130
+
+
+def run_command(command, argv=None) -> int:
+    """The exit status of command(argv), whatever becomes of what it prints: a reader may leave, a disk be full."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    out, err = (Steady(stream) if stream else None for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = status_of(command, argv)
+        finally:
+            lost = out.end() if out else None
+        if lost and lost.errno not in READER_LEFT:
+            status = max(status, complain(f"the result cannot be printed: {lost.strerror}"))
+    return status
 
 
 def parse_args(argv):

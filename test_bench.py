@@ -6426,6 +6426,53 @@ input:    \\n
         self.assertEqual((ended.stdout, ended.stderr), (b"mostly  model m\n", b""))
 
 
+class OutputsThatFail(InFolder):
+    """A gate keeps its exit status, and a run its trials, whatever becomes of what is printed."""
+
+    def setUp(self):
+        super().setUp()
+        shipped = harness.load_cases(CASE_FILE, triage_task)
+        bench.run_bench(harness.load_system("model_triage:bayes", shipped), shipped, ["development"], 2, self.log, task=triage_task)
+        self.recording, self.taken = self.folder / "recording.json", self.folder / "taken.json"
+        harness.write(self.recording, bench.to_recording(self.log))
+        self.taken.mkdir()
+        self.unmet, self.met = ("report.py", self.log, "--require", "all"), ("report.py", self.log, "--min", "pass@1=0.1")
+        self.bench, self.grade = ("bench.py", "--log", self.log, "--trials", 2), ("harness.py", "run", "--recording", self.recording, "--out")
+
+    def ends(self, table, **streams):
+        """[(exit status, stderr)] of commands that run at once, each with these streams."""
+        running = [subprocess.Popen([sys.executable, "-S", str(HERE / words[0]), *map(str, words[1:])], stdin=subprocess.DEVNULL,
+                                    text=True, cwd=self.folder, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}) for words in table]
+        errors = [process.communicate(timeout=60)[1] for process in running]
+        return [(process.returncode, error) for process, error in zip(running, errors)]
+
+    def test_a_reader_that_has_left_changes_no_status(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.addCleanup(os.close, writer)
+        table = (self.unmet, self.met, self.bench, (*self.grade, self.folder / "run.json"), (*self.grade, self.taken), (*self.unmet, "--out", self.taken))
+        found = self.ends(table, stdout=writer)
+        self.assertEqual(found[:4], [(1, ""), (0, ""), (0, ""), (0, "")])
+        for status, error in found[4:]:
+            self.assertRegex(f"{status} {error}", f"\\A1 error: {re.escape(str(self.taken))}: cannot be written: .*\n\\Z")
+        self.assertTrue((self.folder / "run.json").exists())
+        self.assertEqual(self.ends([self.unmet], stderr=writer), [(1, None)])
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "this system has no /dev/full")
+    def test_a_full_disk_under_stdout_is_one_line_and_never_status_0(self):
+        with open("/dev/full", "w") as full:
+            found = self.ends((self.unmet, self.met, self.bench, (*self.grade, self.folder / "run.json")), stdout=full)
+            self.assertEqual(self.ends([self.unmet, self.bench], stderr=full), [(1, None), (0, None)])
+        self.assertEqual(found, [(1, f"error: the result cannot be printed: {os.strerror(errno.ENOSPC)}\n")] * 4)
+        self.assertTrue((self.folder / "run.json").exists())
+
+    def test_a_missing_stdout_changes_no_status(self):
+        for words, status in ((self.unmet, 1), (self.met, 0), (self.bench, 0)):
+            module = {"report.py": report, "bench.py": bench}[words[0]]
+            with mock.patch.object(sys, "stdout", None), mock.patch.object(sys, "argv", ["x"]):
+                self.assertEqual(module.main([str(word) for word in words[1:]]), status)
+
+
 class TheReportCommand(InFolder):
     def refused(self, status, *words):
         ended = report_on(*words)
