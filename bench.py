@@ -2309,6 +2309,8 @@ def add_log(add) -> None:
 def hint_of(option: str, words) -> str:
     """What to give in place of an option that is none: "--temperature 0" → "; give it as --option temperature=0"."""
     name = option.lstrip("-").replace("-", "_")
+    if not option.startswith("-"):
+        return "; one task is run at a time"
     if option in SHORT:
         return f"; did you mean {SHORT[option]}?"
     if name in harness.import_named("model_triage", "system").OPTIONS:
@@ -2332,6 +2334,8 @@ def parse_args(argv):
 def misplaced(word: str) -> str:
     """What to say of a first word that is no task file."""
     kind = Path(word).suffix.lower()
+    if os.path.isfile(f"{word}.json"):
+        return f"did you mean {word}.json?"
     if kind == ".jsonl":
         return f"python3 report.py {word} reports a log, --log {word} resumes it, --cases {word} reads cases"
     if kind == ".csv":

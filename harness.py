@@ -2299,7 +2299,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--version", action=Version, nargs=0, help="say which version this is and exit")
 
     def error(self, message):
-        unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
+        unknown = re.match(r"unrecognized arguments: (-*[^\s=]+)", message)
         hint = unknown and (self.hint(unknown[1]) or nearest(unknown[1], self._option_string_actions)) or ""
         self.exit(2, f"error: {printable(message)}{hint}\n")
 

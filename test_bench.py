@@ -4662,7 +4662,8 @@ class Stumbles(OwnTask):
         for words, text in ((["llama3.2:3b"], "llama3.2:3b is no task file (their names end in .json): --model llama3.2:3b measures a model"),
                             (["-m", "llama3.2:3b"], "unrecognized arguments: -m; did you mean --model?"),
                             (["runs/x.jsonl"], "python3 report.py runs/x.jsonl reports a log"), (["cases.csv"], "--cases cases.csv reads cases"),
-                            (["my_task.py"], "--task my_task names a module")):
+                            (["my_task.py"], "--task my_task names a module"), (["receipts"], "did you mean receipts.json?"),
+                            (["receipts.json", "other.json"], "unrecognized arguments: other.json; one task is run at a time")):
             self.refused(text, *words, status=2)
 
     def test_a_sampling_option_in_the_wrong_place(self):
