@@ -2698,6 +2698,9 @@ def set_logs(runs, task) -> None:
         args.log_given = args.log is not None
         args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
                                            choice(args) if args.subset else ())
+        if args.workspace is not None and Path(os.path.realpath(args.workspace)) in Path(os.path.realpath(args.log)).parents:
+            raise harness.UsageError(f"argument --workspace: the log {args.log} lies in {args.workspace}, which each trial would "
+                                     "copy and each row change: give a --log elsewhere, or a folder of its own")
         if args.log in logs:
             raise harness.UsageError(f"argument --model: {logs[args.log]} and {system.name} are one model or have one log, "
                                      f"{args.log}: run them one by one, the second with --log")

@@ -26,7 +26,6 @@ A trial is one POST /api/chat on a connection that is kept open. What can come o
 import atexit
 import contextlib
 import copy
-import glob
 import hashlib
 import io
 import json
@@ -39,6 +38,7 @@ import re
 import shlex
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -1289,16 +1289,16 @@ class UrlServer(Server):
             value = {}
         return value if isinstance(value, dict) else {}
 
-    def version(self) -> str:
-        """What the server calls its build, "" where it tells none; sees what llama.cpp's server says of its model."""
+    def version(self) -> str | None:
+        """What the server calls its build, None where it tells none; sees what llama.cpp's server says of its model."""
         found = self.look(self.base.removesuffix("/v1") + "/props")
         path, build, settings = (found.get(key) for key in ("model_path", "build_info", "default_generation_settings"))
         length = settings.get("n_ctx") if isinstance(settings, dict) else None
-        self.current.used.version = build if isinstance(build, str) else ""
+        self.current.used.version = "asked"
         self.props = {"model_path": re.split(r"[\\/]", path)[-1] if isinstance(path, str) else None,
                       "build": build if isinstance(build, str) else None,
                       "context_length": length if is_count(length) else None}
-        return self.current.used.version
+        return self.props["build"]
 
     def names(self) -> list:
         """The names of the models that the server lists, [] where it lists none."""
@@ -1377,6 +1377,7 @@ class UrlChat(OllamaChat):
                 "let --key-env name the environment variable with the key" if status in (401, 403) else
                 f"see that --url ({self.url}) ends as the server's API does, mostly in /v1, and that it has "
                 f"--model {self.name}" if status in (404, 405) else
+                "--option num_predict=-1 leaves max_tokens out" if "max_tokens" in words else
                 "mend what it names, in the options, the schema or the model's name")
         return SystemDown(f"the server at {self.url} refuses the request (HTTP {status}: {words}): {mend}")
 
@@ -1474,13 +1475,18 @@ def end_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def end_strays(mark: str) -> None:
-    """Kill the processes that have a mark in their environment: what left its group. Only Linux tells them."""
-    for folder in glob.iglob("/proc/[0-9]*"):
+def end_strays(leader: int, mark: str) -> None:
+    """Kill what left the group of a process, by a mark in its environment. Only Linux tells that."""
+    if sys.platform != "linux":
+        return
+    with open("/proc/loadavg") as file:
+        latest = int(file.read().split()[-1])       # the newest process: what came after the leader lies between them
+    between = range(leader + 1, latest + 1)
+    for number in between if latest >= leader else map(int, filter(str.isdigit, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
-            with open(f"{folder}/environ", "rb") as file:
+            with open(f"/proc/{number}/environ", "rb") as file:
                 if mark.encode() in file.read():
-                    os.kill(int(folder[6:]), signal.SIGKILL)
+                    os.kill(number, signal.SIGKILL)
 
 
 class Program:
@@ -1541,7 +1547,7 @@ class Program:
     def end(self) -> None:
         """Kill what is left of it, and take in what it has written."""
         end_group(self.process.pid)
-        end_strays(self.mark)
+        end_strays(self.process.pid, self.mark)
         for thread in self.threads:
             thread.join(1.0)        # what has left the group may keep a pipe open
         for pipe in (self.process.stdout, self.process.stderr):
@@ -1554,14 +1560,15 @@ class Jobs:
 
     def __init__(self):
         self.changed, self.programs, self.under_way = threading.Condition(), set(), 0
-        self.ended = threading.Event()
+        self.ended, self.registered = threading.Event(), False
 
     @contextlib.contextmanager
     def trial(self):
         """Hold the tool's end up until the block has cleaned up after itself; gives what says that it was ended."""
         with self.changed:
-            if not self.under_way:
+            if not self.registered:
                 atexit.register(self.end)
+            self.registered = True
             self.under_way += 1
             ended = self.ended
         try:
@@ -1569,8 +1576,6 @@ class Jobs:
         finally:
             with self.changed:
                 self.under_way -= 1
-                if not self.under_way:
-                    atexit.unregister(self.end)
                 self.changed.notify_all()
 
     @contextlib.contextmanager
@@ -1653,9 +1658,12 @@ def file_sha256(path) -> str:
 
 
 def folder_sha256(folder) -> str:
-    """The sha256 of a folder's files: their paths, contents, links and whether they can be run."""
+    """The sha256 of a folder's files: their paths, contents, links and whether they can be run.
+
+    What git and Python keep in it for themselves changes without an edit, and is left out."""
     found = []
     for path, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in (".git", "__pycache__")]
         for name in (*folders, *files):
             whole = os.path.join(path, name)
             named = os.path.relpath(whole, folder).replace(os.sep, "/")
@@ -1710,8 +1718,13 @@ class Command:
     @cached_property
     def files(self) -> list:
         """[name without folder, sha256] of each file that the command names."""
+        self.seen = self.states()
+        return [[os.path.basename(path), file_sha256(path)] for path, _ in self.seen]
+
+    def states(self) -> dict:
+        """{(path, …) of a file that the command names: what tells that it was written to}."""
         found = filter(None, map(self.named_file, range(len(self.words))))
-        return [[os.path.basename(path), file_sha256(path)] for path, _ in found]
+        return {named: os.stat(named[0])[:2] + (os.stat(named[0]).st_size, os.stat(named[0]).st_mtime_ns) for named in found}
 
     @property
     def name(self) -> str:
@@ -1779,8 +1792,11 @@ class Command:
 
     def confirm(self) -> dict:
         """SystemDown when a file that the command names is no longer the one that was measured."""
+        files = self.files
+        if self.states() == self.seen:
+            return {}
         now = Command(self.command, self.shell, self.workspace).files
-        changed = [name for name, digest in self.files if [name, digest] not in now]
+        changed = [name for name, digest in files if [name, digest] not in now]
         if changed:
             raise SystemDown(f"{changed[0]} was changed while the command was measured: put the old file back, or "
                              "measure the new one as a run of its own")
@@ -1798,13 +1814,17 @@ class Command:
         return words
 
     @contextlib.contextmanager
-    def folder_for(self, case):
+    def folder_for(self, case, ended):
         """The folder that a trial runs in, removed after the block; None where it runs in the current one."""
         import shutil
         import tempfile
         if self.workspace is None and not self.test_of(case) and not any(case.get(key) for key in ("files", "hidden")):
             yield None
             return
+        def copied(*paths):
+            if ended.is_set():
+                raise SystemDown(ENDED)
+            return shutil.copy2(*paths)
         base = os.path.realpath(tempfile.mkdtemp(prefix="trial-"))
         try:
             folder = os.path.join(base, "work")
@@ -1812,7 +1832,7 @@ class Command:
                 if self.workspace is None:
                     os.mkdir(folder)
                 else:
-                    shutil.copytree(self.workspace, folder, symlinks=True)
+                    shutil.copytree(self.workspace, folder, symlinks=True, copy_function=copied)
                 put_files(folder, case.get("files") or {})
             except OSError as error:        # shutil.Error, a list of what could not be copied, is one
                 raise SystemDown(f"a trial's folder cannot be made: {shortened(str(error))}") from error
@@ -1849,7 +1869,8 @@ class Command:
             raise status
         last = f": {shortened(words.splitlines()[-1])}" if words else ""
         if status < 0:
-            raise CommandKilled(f"the command was ended by {signal.Signals(-status).name}{last}")
+            name = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
+            raise CommandKilled(f"the command was ended by {name}{last}")
         if status:
             raise CommandFailed(f"the command ended with exit status {status}{last}")
         try:
@@ -1897,7 +1918,7 @@ class Command:
         told, facts = {"seed": self.seed_for(trial), "timeout_s": self.timeout_s}, {}
         if self.test_of(case):
             self.check_test(case)
-        with self.jobs.trial() as ended, self.folder_for(case) as folder:
+        with self.jobs.trial() as ended, self.folder_for(case, ended) as folder:
             environment = {"TRIAL_SEED": str(told["seed"]), "TRIAL": str(trial), "CASE_ID": harness.printable(case["id"]),
                            **({"PWD": folder} if folder else {})}
             try:
@@ -2083,5 +2104,4 @@ bayes = Bayes()
 
 
 if __name__ == "__main__":
-    import sys
     sys.exit(print("error: model_triage.py holds systems and is no program: python3 bench.py measures them", file=sys.stderr) or 2)

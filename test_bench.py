@@ -4979,6 +4979,16 @@ class AnyServer(InFolder):
         self.assertIn("--option num_predict=256", system.advice("TruncatedReply"))
         self.assertEqual(system.advice("ContextOverflow"), "start the server with a longer context")
 
+    def test_a_server_that_says_nothing_of_itself_will_do(self):
+        with FakeLlamaCpp(props=None) as server:
+            system = self.system(server)
+            system.check_model()
+            answer = system.respond(CASE, 0)
+            self.assertEqual(system.server_facts(), {"url": server.url, "pinned": False, "primed": False})
+        self.assertEqual((answer.output, answer.metadata["server_version"]), (GOOD, None))
+        self.assertEqual([request["path"] for request in server.requests],
+                         ["/props", "/v1/chat/completions", "/v1/models", "/v1/chat/completions"])
+
     def test_a_name_is_asked_for_as_it_is_written(self):
         with FakeLlamaCpp() as server:
             self.system(server, "Qwen/Qwen3-8B").respond(CASE, 0)
@@ -5334,6 +5344,7 @@ class AnyProgram(InFolder):
                 (["--shell"], "--shell needs --command: the program to run"),
                 (["--workspace", "x"], "--workspace needs --command: the program to run"),
                 (["--command", "x", "--workspace", self.folder / "no"], "is no folder"),
+                (["--command", sys.executable, "--workspace", self.folder, "--log", self.log], "lies in"),
                 (["--command", "'"], "cannot be read: no closing quotation"),
                 (["--command", " "], "the command is empty: give a program and its arguments"),
                 (["--command", "x", "--option", "top_k=1"], "a command has no options: put top_k among its arguments"),
