@@ -1988,6 +1988,7 @@ class Painter:
 
     def __init__(self, stream):
         self.stream, self.lines, self.left = stream, [], False
+        self.lock = threading.RLock()       # a system may print from any thread
         # Only where the terminal obeys can the cursor go up; elsewhere the last line alone is rewritten.
         self.moves = (os.environ.get("TERM", "dumb") != "dumb" if os.name == "posix" else "WT_SESSION" in os.environ)
 
@@ -2000,6 +2001,10 @@ class Painter:
 
     def draw(self, lines) -> None:
         """Show these lines in the place of those before; each has to fit into the terminal's width."""
+        with self.lock:
+            self._draw(lines)
+
+    def _draw(self, lines):
         if not self.moves:
             return self._rewrite(lines[-1])
         if len(lines) != len(self.lines) or self.size() != self.drawn_at:
@@ -2012,9 +2017,10 @@ class Painter:
 
     def erase(self) -> None:
         """Leave the screen as if nothing had been drawn."""
-        if self.lines:
-            self._write(self._clearing()) if self.moves else self._rewrite("")
-            self.lines = []
+        with self.lock:
+            if self.lines:
+                self._write(self._clearing()) if self.moves else self._rewrite("")
+                self.lines = []
 
     def forget(self) -> None:
         """Leave what stands there: something else has written below it."""
@@ -2040,6 +2046,28 @@ class Painter:
             self.stream.flush()
         except (OSError, ValueError):
             self.left = True        # whoever was reading has left; the run goes on
+
+
+class Beside:
+    """In the place of stdout or stderr while lines are rewritten below: what a system prints is kept above them."""
+
+    def __init__(self, painter, stream):
+        self.painter, self.stream, self.begun = painter, stream, ""
+
+    def write(self, text):
+        with self.painter.lock:
+            whole, end, self.begun = (self.begun + text).rpartition("\n")
+            if end:
+                self.painter.erase()
+                self.stream.write(whole + end)
+                self.stream.flush()
+        return len(text)
+
+    def flush(self):
+        """A line that has only begun waits for its end."""
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
 
 
 class Progress:
@@ -2091,6 +2119,20 @@ class Progress:
         warn(text)
         if self.status and self.live:
             self._show(self.status)
+
+    @contextlib.contextmanager
+    def beside(self):
+        """While this lasts, what a system prints stays above what is rewritten."""
+        streams = sys.stdout, sys.stderr
+        ours = [Beside(self.painter, stream) if self.live and stream and stream.isatty() else stream for stream in streams]
+        sys.stdout, sys.stderr = ours
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+            for stream in ours:
+                if isinstance(stream, Beside) and stream.begun:
+                    stream.write("\n")
 
     def erase(self):
         if self.live:
@@ -2651,12 +2693,13 @@ def told_of(args) -> dict:
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
     """(counts, what stopped the run early or None); raises what kept it from beginning."""
     try:
-        return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
-                         task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                         redo_unanswered=args.redo_unanswered, extend=args.extend,
-                         stop_if_hopeless=args.stop_if_hopeless, sync_every=args.sync_every, locked=not args.no_lock,
-                         signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
-                         grade=lambda case, response: harness.grade(task, case, response)), None
+        with progress.beside():
+            return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
+                             task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
+                             redo_unanswered=args.redo_unanswered, extend=args.extend,
+                             stop_if_hopeless=args.stop_if_hopeless, sync_every=args.sync_every, locked=not args.no_lock,
+                             signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
+                             grade=lambda case, response: harness.grade(task, case, response)), None
     except PlanDiffers as error:
         if [key for key, _, _ in error.found] == ["trials"] and not args.sources:
             raise BenchError(other_trials(args, error.found[0][1])) from None

@@ -2625,6 +2625,23 @@ class TheLiveGrid(unittest.TestCase):
         progress.erase()
         self.assertEqual((screen.text(), screen.row, screen.column), (["$ bench", *[""] * 6], 1, 0))
 
+    def test_what_a_system_prints_stays_above_the_grid(self):
+        screen = Screen()
+        progress = self.begun(screen)
+        with mock.patch.object(sys, "stderr", screen), mock.patch.object(sys, "stdout", screen):
+            with progress.beside():
+                self.end(progress, "first", 0, "pass")
+                print("odd thing", 1, file=sys.stderr)
+                print("half a ", end="", flush=True)
+                self.end(progress, "first", 1, "pass")
+                print("line")
+                self.end(progress, "first", 2, "pass")
+                self.assertEqual(screen.text()[:5], ["$ bench", "odd thing 1", "half a line", "case    trial 0-3  passed", "first   +++.          3/3"])
+                print("the end", end="")
+            progress.erase()
+            self.assertIs(sys.stderr, screen)
+        self.assertEqual([line for line in screen.text() if line], ["$ bench", "odd thing 1", "half a line", "the end"])
+
     def test_a_warning_stands_above_the_grid(self):
         screen = Screen()
         progress = self.begun(screen)
