@@ -194,17 +194,6 @@ def differences(logged, now, prefix=""):
     return found
 
 
-def excerpts(old, new) -> tuple:
-    """Both values of a key that differs, shown; where they are long, from a little before their first difference."""
-    texts = [json.dumps(value, ensure_ascii=False) for value in (old, new)]
-    if max(map(len, texts)) <= 60:
-        return tuple(texts)
-    first = len(os.path.commonprefix(texts))
-    start = max(0, first - 20)
-    return tuple(("…" if start else "") + text[start:start + 57] + ("…" if len(text) > start + 57 else "")
-                 for text in texts)
-
-
 def asked_lines(header, whole) -> list:
     """The lines of what a header says is asked: whole messages, or as the older logs have it the prompt alone."""
     if not whole:
@@ -237,7 +226,7 @@ def check_plan(path, logged, now):
     keys = [key for key in COMPARED if key != "bench_version" or logged[key] not in READABLE]
     found = differences({key: logged[key] for key in keys}, {key: now[key] for key in keys})
     if found:
-        keys = "; ".join("{} is {} in the log, {} now".format(key, *excerpts(old, new)) for key, old, new in found)
+        keys = "; ".join("{} is {} in the log, {} now".format(key, *harness.excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
                           found, prompt_difference(logged, now))
 
@@ -1178,7 +1167,7 @@ def rows_in_common(path, reader, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
     found = differences(spelt_as(reader.header["system"], header["system"]), header["system"])
     if found:
-        keys = "; ".join("system.{} is {} there, {} now".format(key, *excerpts(was, now)) for key, was, now in found)
+        keys = "; ".join("system.{} is {} there, {} now".format(key, *harness.excerpts(was, now)) for key, was, now in found)
         raise BenchError(f"{path}: its trials are of another system: {keys}")
     inputs = header["case_inputs"]
     same_set = reader.header["case_set_sha256"] == header["case_set_sha256"]

@@ -88,7 +88,21 @@ MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
-            "reloaded": "model loaded during the trial"}
+            "reloaded": "model loaded during the trial", "digest": "model digest"}
+# What a difference between what is claimed and what the trials say is called, by its JSON path.
+FINDINGS = {
+    "UNSIGNED": "", "MALFORMED": "",
+    "OTHER_VERSION": r"(report_version|harness|manifest\.harness_version)\b.*",
+    "PLAN_DIVERGED": r"(proof\.mode|manifest\.(?!recording_sha256)|task\b|case_set\b|systems\[\d+\]\.(system|provenance|trials_per_case|label)\b).*",
+    "MISSING_TRIAL": r"results\[\d+\](\.(case_id|trial))?|systems\[\d+\]\.(per_case(\.[\w-]+|\[.*\])|(per_case.*\.)?not_run)",
+    "HASH_MISMATCH": r"(sources|outputs_sha256)\b.*|(systems\[\d+\]|manifest)\.recording_sha256|results\[\d+\]\.(output|metadata)\b.*|proof\b.*",
+    "FABRICATED_VERDICT": r"results\[\d+\]\..*",
+    "FABRICATED_AGGREGATE": r".*",
+}
+MOST_TOLD = 5       # findings of a kind
+NAMESPACE = "report@repeated-trials"      # no signature for another purpose counts
+SIGNATURE = "-----BEGIN SSH SIGNATURE-----"
+SIGN_S = 120        # for a passphrase, or a touch of a key
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
 MOST_PLANNED = 100_000      # trials or cases: of a plan that needs more it is said that no number does
@@ -1743,6 +1757,14 @@ def run_manifest(recording, task, case_set, recording_hash) -> dict:
     return {**manifest, "provenance": recording["provenance"]} if "provenance" in recording else manifest
 
 
+def proof_of(recording) -> dict:
+    """What lets a run record be checked by itself: the system's mode, the hash of each response, the errors by row."""
+    responses = [response for trials in recording["responses"].values() for response in trials]
+    return {"mode": recording["system"]["mode"], "sha256": [sha256(canonical(response)) for response in responses],
+            "errors": {str(number): response["error"] for number, response in enumerate(responses)
+                       if "error" in response and "NotRun" not in response["error"]["types"]}}
+
+
 def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict:
     """The run record of a recording: {"manifest": …, "results": [one graded row a trial, by case then trial]}."""
     problems = recording_problems(recording, case_set)
@@ -1753,7 +1775,8 @@ def replay(recording: dict, task, case_set: dict, regrade: bool = False) -> dict
     recording = {**recording, "responses": {case["id"]: recording["responses"][case["id"]] for case in cases}}
     return {"manifest": run_manifest(recording, task, case_set, recording_sha256(recording)),
             "results": [result_row(case, trial, response, *grade(task, case, response)) for case in cases
-                        for trial, response in enumerate(recording["responses"][case["id"]])]}
+                        for trial, response in enumerate(recording["responses"][case["id"]])],
+            "proof": proof_of(recording)}
 
 
 # Run records, as they are counted
@@ -2002,6 +2025,240 @@ def check_records(records, names) -> list:
         if record.names != records[0].names:
             raise RunError(f"{name} and {names[0]} hold different cases: one of them is not whole")
     return records
+
+
+# What is claimed, and what the trials say
+
+def identity() -> dict:
+    """Which harness this is: the version of its formats and the hash of its source."""
+    source = own_file(HERE / "harness.py").replace(b"\r\n", b"\n")
+    return {"version": HARNESS_VERSION, "sha256": hashlib.sha256(source).hexdigest()}
+
+
+def outputs_sha256(record) -> str:
+    """The hash over the cases, the trials a case and 8 bytes of each output's hash (0 for none), by case then trial."""
+    outputs = array("Q", record.outputs)
+    if sys.byteorder == "little":
+        outputs.byteswap()
+    return hashlib.sha256(canonical([record.names, record.trials]).encode() + outputs.tobytes()).hexdigest()
+
+
+def differing(claimed, rebuilt, path=""):
+    """(JSON path, claimed, rebuilt) of each place where two JSON values differ; ABSENT is what one of them has not."""
+    if type(claimed) is type(rebuilt) is dict:
+        for key in [*claimed, *(key for key in rebuilt if key not in claimed)]:
+            step = f".{key}" if re.fullmatch(r"[\w-]+", key) else f"[{json.dumps(key)}]"
+            yield from differing(claimed.get(key, ABSENT), rebuilt.get(key, ABSENT), f"{path}{step}".lstrip("."))
+    elif type(claimed) is type(rebuilt) is list:
+        for place, pair in enumerate(itertools.zip_longest(claimed, rebuilt, fillvalue=ABSENT)):
+            yield from differing(*pair, f"{path}[{place}]")
+    elif type(claimed) is not type(rebuilt) or claimed != rebuilt:
+        yield path, claimed, rebuilt
+
+
+def excerpts(old, new) -> tuple:
+    """Both values that differ, shown; where they are long, from a little before their first difference."""
+    texts = ["nothing" if value is ABSENT else json.dumps(value, ensure_ascii=False) for value in (old, new)]
+    if max(map(len, texts)) <= 60:
+        return tuple(texts)
+    first = len(os.path.commonprefix(texts))
+    start = max(0, first - 20)
+    return tuple(("…" if start else "") + text[start:start + 57] + ("…" if len(text) > start + 57 else "")
+                 for text in texts)
+
+
+def claim(kind, where, claimed, rebuilt) -> tuple:
+    """A finding: its kind, and where it is with both values."""
+    return kind, "{}: claimed {}, rebuilt {}".format(where, *excerpts(claimed, rebuilt))
+
+
+def findings(claimed, rebuilt) -> list:
+    """What differs between a claimed report or run record and the rebuilt one: [(kind, text)], the kind one of FINDINGS."""
+    return [claim(next(kind for kind, paths in FINDINGS.items() if re.fullmatch(paths, path, re.DOTALL)), path, *values)
+            for path, *values in differing(claimed, rebuilt)]
+
+
+def response_in(row, error) -> dict:
+    """The response that a row of a run record was graded from, error being that of a trial without an output."""
+    if (row["verdict"], row["check"], row["reason"]) == NOT_RUN and error is None:
+        return {"error": {"types": ["NotRun"], "message": NOT_RUN[2].partition(": ")[2]}, "latency_s": None}
+    metadata = dict(row["metadata"])
+    latency_s = metadata.pop("recorded_latency_s")
+    return {**({"output": row["output"]} if error is None else {"error": error}), "metadata": metadata, "latency_s": latency_s}
+
+
+def absent_trials(record, cases) -> list:
+    """Findings: the trials of these cases that a run record lacks."""
+    held = {(row.get("case_id"), row.get("trial")) for row in record["results"] if isinstance(row, dict)}
+    return [("MISSING_TRIAL", f"results: trial {trial} of case {case['id']} is not there") for case in cases
+            for trial in range(record["manifest"]["trials"]) if (case["id"], trial) not in held]
+
+
+def row_findings(number, row, proof, case, task):
+    """Findings: where a row of a run record is not what its hash and the checks say."""
+    response, where = response_in(row, proof["errors"].get(str(number))), f"results[{number}]"
+    problem = response_problem(response)
+    if problem:
+        yield "MALFORMED", f"{where}: {problem}"
+        return
+    found = sha256(canonical(response))
+    if proof["sha256"][number] != found:
+        yield claim("HASH_MISMATCH", f"proof.sha256[{number}]", proof["sha256"][number], found)
+    for key, value in zip(("verdict", "check", "reason"), grade(task, case, response)):
+        if row[key] != value:
+            yield claim("FABRICATED_VERDICT", f"{where}.{key}", row[key], value)
+            return
+
+
+def record_findings(record, task, case_set) -> list:
+    """Findings: what a run record says that does not follow from its own outputs and errors."""
+    problem = mistyped(record, {"manifest": dict, "results": list}) or manifest_problem(record["manifest"])
+    if problem:
+        return [("MALFORMED", problem)]
+    manifest, rows, proof = record["manifest"], record["results"], record.get("proof")
+    for key, now in (("task", task_identity(task)), ("case_set", {key: case_set[key] for key in ("name", "sha256")})):
+        if manifest[key] != now:
+            raise RunError(f"its {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
+                           f"own with --{'task' if key == 'task' else 'cases'}")
+    cases = plan(case_set, manifest["splits"], manifest["trials"])
+    absent = absent_trials(record, cases)
+    problem = not absent and (results_problem(rows, manifest["trials"]) or mistyped(proof, {"sha256": list, "errors": dict}))
+    if absent or problem or len(proof["sha256"]) != len(rows):
+        return absent or [("MALFORMED", problem or "proof: it has not a hash for each row")]
+    by_id, found = {case["id"]: case for case in cases}, []
+    for number, row in enumerate(rows):
+        found += row_findings(number, row, proof, by_id[row["case_id"]], task)
+    recorded = {**manifest, "system": {**manifest["system"], "mode": proof.get("mode")},
+                "case_set_sha256": case_set["sha256"]}
+    made = trials_sha256(recorded, ((case["id"], proof["sha256"][start:start + manifest["trials"]]) for case, start in zip(
+        cases, range(0, len(rows), manifest["trials"]))))
+    if made != manifest["recording_sha256"]:
+        found.append(claim("HASH_MISMATCH", "manifest.recording_sha256", manifest["recording_sha256"], made))
+    return found
+
+
+def plan_findings(record) -> list:
+    """Findings: trials of a record that were not asked of the model, or not with the temperature, that its plan names."""
+    record, found = compact(record), []
+    model = as_text(dig(record.manifest, "system", "model"))
+    pinned = re.search(r"@([0-9a-f]{12})\Z", model)
+    for key, planned in (("digest", pinned and pinned[1]), ("temperature", dig(record.manifest, "system", "options", "temperature"))):
+        seen, place = Counter(), list(RUNTIMES).index(key)
+        for setup, count in record.setups.items():
+            seen[setup[place]] += count
+        del seen[None]
+        usual = planned if planned is not None or not seen else seen.most_common(1)[0][0]
+        found += [("PLAN_DIVERGED", f"metadata.{key} is {brief(value)} in {count} of {sum(seen.values())} trials, not {brief(usual)}")
+                  for value, count in seen.items() if value != usual]
+    return found
+
+
+def told_findings(found) -> list:
+    """The lines that tell findings, the first few of each kind; figures that must differ are no fabrication."""
+    why = {"OTHER_VERSION": "another version made them", "HASH_MISMATCH": "they are of other trials",
+           "MISSING_TRIAL": "they are of other trials", "FABRICATED_VERDICT": "they count other verdicts"}
+    reasons = [why[kind] for kind, text in found if kind in why and "_sha256" not in text]
+    figures = [one for one in found if one[0] == "FABRICATED_AGGREGATE" and reasons]
+    found = [one for one in found if one not in figures]
+    lines = []
+    for kind in FINDINGS:
+        some = [text for name, text in found if name == kind]
+        lines += [f"{kind}  {text}" for text in some[:MOST_TOLD]]
+        if len(some) > MOST_TOLD:
+            lines.append(f"{kind}  and {len(some) - MOST_TOLD} more, {len(some)} in all")
+    return lines + ([f"beside these {len(figures)} figures differ: {reasons[0]}"] if figures else [])
+
+
+def file_sha256(path) -> str:
+    """The sha256 of a file's bytes, as 64 hex digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Signatures, which OpenSSH makes and checks
+
+def ssh_keygen(*words, data=b"") -> tuple:
+    """(whether it succeeded, what it said) of a run of ssh-keygen; RunError where there is none or it does not end.
+
+    Without a terminal it may ask nobody for a passphrase, so that it fails and does not wait."""
+    import subprocess       # which only a signature needs
+    seen = sys.stdin is not None and sys.stdin.isatty()
+    environment = os.environ if seen else {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
+    try:
+        process = subprocess.Popen(["ssh-keygen", *map(str, words)], stdin=None if seen and not data else subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+                                   start_new_session=not seen)
+    except OSError as error:
+        raise RunError(f"ssh-keygen cannot be started ({error.strerror}): signatures need OpenSSH 8.2 or later") from None
+    with process:
+        try:
+            out, err = process.communicate(data or None, timeout=SIGN_S)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, subprocess.TimeoutExpired):
+                for pipe in (process.stdin, process.stdout, process.stderr):
+                    pipe and pipe.close()       # a child of it may hold them on
+                raise RunError(f"ssh-keygen did not end within {SIGN_S:g} s") from None
+            raise
+    said = [line for line in (out + b"\n" + err).decode("utf-8", "replace").splitlines() if line.strip("@ ")]
+    return process.returncode == 0, said
+
+
+def sign(key, path) -> None:
+    """Write PATH.sig, the signature of a file; RunError, and no such file, where ssh-keygen makes none that holds."""
+    import tempfile
+    data, target = Path(path).read_bytes(), Path(f"{path}.sig")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report")
+        file.write_bytes(data)
+        done, said = ssh_keygen("-Y", "sign", "-f", key, "-n", NAMESPACE, file)
+        made = Path(f"{file}.sig")
+        text = made.read_text("ascii", "replace") if made.is_file() else ""
+        if done and text.startswith(SIGNATURE):
+            done, said = ssh_keygen("-Y", "check-novalidate", "-n", NAMESPACE, "-s", made, data=data)
+    if not done or not text.startswith(SIGNATURE):
+        raise RunError(f"{path} is not signed: ssh-keygen made no signature with --sign {key}: {said[-1] if said else 'it says nothing'}")
+    write_text(target, text)
+
+
+def signer_of(data: bytes, signature, allowed, who=None) -> tuple:
+    """(what ssh-keygen says of a good signature by one of the allowed signers, None), or (None, why there is none)."""
+    for path in (signature, allowed):
+        if not os.path.isfile(path):
+            return None, f"{path}: there is no such file"
+    names = [who]
+    if who is None:
+        done, said = ssh_keygen("-Y", "find-principals", "-s", signature, "-f", allowed)
+        names = [name for line in said for name in line.split(",")] if done else []
+    for name in names:
+        done, said = ssh_keygen("-Y", "verify", "-f", allowed, "-I", name, "-n", NAMESPACE, "-s", signature, data=data)
+        if done:
+            return said[0], None
+    told = f" of {who}" if who is not None else " of any of its signers"
+    return None, f"{signature} is no good signature{told} by {allowed}" + (f": {said[-1]}" if said else "")
+
+
+def verify(path, remake, signers=None, signer=None) -> int:
+    """Print each difference between a claimed report or run record and what it claims to be made of, or MATCH.
+
+    remake(claimed) makes it again: (what it should be, findings in what it is made of). 1 where there is a finding."""
+    data, found, signed = Path(path).read_bytes(), [], None
+    try:
+        claimed = parse_json(data.decode("utf-8-sig"))
+    except ValueError:
+        claimed = None
+    try:
+        if not isinstance(claimed, dict) or too_deep(claimed):
+            raise RunError(f"{path}: this is neither a report nor a run record as JSON")
+        made, found = remake(claimed)
+        found += findings(claimed, parse_json(canonical(made))) if made else []
+    except (RunError, CaseError) as error:
+        found.append(("MALFORMED", str(error)))
+    if signers:
+        signed, why = signer_of(data, f"{path}.sig", signers, signer)
+        found += [] if signed else [("UNSIGNED", why)]
+    print(*map(printable, told_findings(found) or ["MATCH", *([signed] if signed else [])]), sep="\n")
+    return 1 if found else 0
 
 
 # The pass rate and its intervals

@@ -60,6 +60,8 @@ FOLDS = {
     "any": ("at least one trial passes", lambda passed, trials: passed > 0),
 }
 FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+# The options that a report's figures follow from, by which it is made again.
+REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "regrade")
 REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 
 
@@ -2090,6 +2092,22 @@ def minimum(text: str) -> tuple:
     return text, pass_at_k if found[1] == "@" else pass_power_k, int(found[2]), float(found[3])
 
 
+def check_proof(parser, args) -> None:
+    """Usage errors for options of the proof that do not go together, or go with none of the others."""
+    if args.signer and not args.signers:
+        parser.error("--signer needs --signers: the file of ssh-keygen that lists who may sign")
+    if args.signers and not args.verify:
+        parser.error("--signers needs --verify: the report whose signature is checked")
+    if args.sign and json_text not in map(format_of, args.out):
+        parser.error("--sign needs --out with a name that ends in .json: the report that is signed")
+    if args.verify is not None and not (args.verify and args.runs):
+        parser.error("--verify needs the report and the logs or run records that it was made of")
+    told = {name: getattr(args, name) for name in (*REMADE, "no_worse_than", "failures", "out", "sign")}
+    given = [name for name, value in told.items() if value not in (None, False, [])]
+    if args.verify and given:
+        parser.error(f"--verify makes a report as it says itself: leave --{given[0].replace('_', '-')} out")
+
+
 def parse_args(argv):
     parser = harness.Parser(description=__doc__, usage="python3 report.py LOG [OTHER_LOG] [OPTIONS]")
     add, price = parser.add_argument_group("what is shown").add_argument, number(0, math.inf, "a price from 0 up")
@@ -2119,7 +2137,13 @@ def parse_args(argv):
     add("--task", metavar="TASK", help="a task file or module (default: what the log holds)")
     add("--cases", metavar="FILE", help="the case file (default: what the log holds)")
     add("--regrade", action="store_true", help="grade logs with today's checks and expectations")
+    add = parser.add_argument_group("proof").add_argument
+    add("--verify", metavar="REPORT.json", help="make this report again of its logs and tell what differs, or MATCH")
+    add("--signers", metavar="ALLOWED", help="with --verify: and see that one of the signers in this file signed it")
+    add("--signer", metavar="WHO", help="with --signers: that this one did")
+    add("--sign", metavar="KEY", help="sign each .json of --out with this SSH key, as FILE.sig")
     args = parser.parse_args(argv)
+    check_proof(parser, args)
     if args.case is not None and not args.failures:
         parser.error("--case needs --failures: it picks the case whose failures are shown")
     if args.no_worse_than == "" or "" in args.runs:
@@ -2208,19 +2232,79 @@ def check_there(paths) -> None:
     raise RunError(f"{missing[0]}: No such file or directory{harness.nearest(missing[0], known)}")
 
 
-def report_runs(argv=None) -> int:
-    """Read, count, write and print; 1 when a gate is not met."""
-    args = parse_args(argv)
+def made_report(args) -> tuple:
+    """(the report, with what it was made of and how, the records, {case id: case})."""
     paths = args.runs + ([args.no_worse_than] if args.no_worse_than else [])
     check_there(paths if args.runs else [])
+    sources = [{"sha256": harness.file_sha256(path)} for path in paths]
     records, asked = read_records(paths, args)
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
     report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
-    report["gates"] = gates(report, records, args)
+    options = {**{name: getattr(args, name) for name in REMADE}, "min": [text for text, *_ in args.min],
+               "no_worse_than": bool(args.no_worse_than)}
+    report.update(gates=gates(report, records, args), harness=harness.identity(), sources=sources,
+                  outputs_sha256=[harness.outputs_sha256(compact(record)) for record in records],
+                  options={name: value for name, value in options.items() if value is not None and value is not False
+                           and value != []})
+    return report, records, asked
+
+
+# Checking a report
+
+def words_of(options, runs) -> list:
+    """The command line that makes the report of these runs that claims these options; RunError where they are none."""
+    words = [*map(harness.as_word, runs)]
+    if not isinstance(options, dict) or not set(options) <= {*REMADE, "no_worse_than"}:
+        raise RunError("options: they are not those of a report")
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words += [f"{flag}={words.pop(len(runs) - 1)}"] if name == "no_worse_than" else [flag]
+        else:
+            words += [f"{flag}={one}" for one in (value if isinstance(value, list) else [value])]
+    return words
+
+
+def remade(claimed, args) -> tuple:
+    """(a report or run record made anew of the runs given, findings in these); RunError where it cannot be made."""
+    if "results" in claimed:
+        task, case_set = log_sources(args.runs[0], args)
+        return harness.replay(bench.to_recording(args.runs[0], case_set), task, case_set), []
+    if claimed.get("report_version") != REPORT_VERSION:
+        return None, harness.findings({"report_version": claimed.get("report_version")}, {"report_version": REPORT_VERSION})
+    sources, said = claimed.get("sources"), io.StringIO()
+    if not isinstance(sources, list) or len(sources) != len(args.runs):
+        raise RunError(f"{args.verify} is not made of {plural(len(args.runs), 'file')}: give all of its own, in their order")
+    try:
+        with contextlib.redirect_stderr(said):
+            again = parse_args([*words_of(claimed.get("options"), args.runs), *harness.unusual(args)])
+    except SystemExit:
+        raise RunError(f"{args.verify}: options: {said.getvalue().strip()}") from None
+    records = [(path, harness.read_json(path)) for path in args.runs if not bench.is_log(path)]
+    found = [(kind, f"{path}: {text}") for path, record in records for kind, text in harness.record_findings(
+        record, *harness.load_plan(args.task or "triage_task", args.cases))]
+    if {"MALFORMED", "MISSING_TRIAL"} & {kind for kind, _ in found}:
+        return None, found
+    report, records, _ = made_report(again)
+    return report, found + [(kind, f"{path}: {text}") for path, record in zip(args.runs, records) for kind, text in (
+        *(("MALFORMED", fault) for fault in getattr(record, "faults", ())), *harness.plan_findings(record))]
+
+
+def report_runs(argv=None) -> int:
+    """Read, count, write and print; 1 when a gate is not met."""
+    args = parse_args(argv)
+    if args.verify:
+        check_there(args.runs)
+        return harness.verify(args.verify, lambda claimed: remade(claimed, args), args.signers, args.signer)
+    report, records, asked = made_report(args)
     if args.failures:
         check_case(args, report, asked)
     for path in args.out:
+        if args.sign:
+            Path(f"{path}.sig").unlink(missing_ok=True)     # that of an earlier report
         harness.write_text(path, format_of(path)(report, records, args))
+        if args.sign and format_of(path) is json_text:
+            harness.sign(args.sign, path)
     lines = format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color))
     if args.github:     # which obeys any line that begins like a command, until it hears the word that nobody can guess
         word = os.urandom(16).hex()

@@ -1672,6 +1672,262 @@ class Ties(InFolder):
         self.assertEqual(self.faults(*self.lines()), ([], []))
 
 
+class Proof(InFolder):
+    """A report that is made again from its log."""
+    KEYGEN = shutil.which("ssh-keygen")
+    RECORDED = HERE / "recorded" / "bayes.jsonl"
+
+    def setUp(self):
+        super().setUp()
+        self.report, self.run_file = self.folder / "report.json", self.folder / "run.json"
+        self.enterContext(contextlib.chdir(self.folder))
+
+    def begin(self, *words):
+        """A log of 3 trials a case, of the second version, and its report."""
+        self.assertEqual(called(bench, "--trials", 3, "--log", "log.jsonl")[0], 0)
+        self.make("log.jsonl", *words)
+
+    def make(self, *words):
+        self.assertEqual(called(report, *words, "--out", "report.json")[0], 0)
+
+    def begin_run(self):
+        """A run record of the log."""
+        self.begin()
+        called(bench, "--log", "log.jsonl", "--convert", "recording.json")
+        called(harness, "run", "--recording", "recording.json", "--out", "run.json")
+        return harness.read_json("run.json")
+
+    def verified(self, *words):
+        status, out, err = called(report, "--verify", "report.json", *(words or ["log.jsonl"]))
+        self.assertNotIn("error", err)
+        self.assertEqual(status, 0 if out.startswith("MATCH\n") else 1)
+        return out.splitlines()
+
+    def change(self, name, change):
+        value = harness.read_json(name)
+        change(value)
+        harness.write(name, value)
+
+    def tie_again(self, name, change):
+        """The rows of a log changed by somebody who knows how they are tied."""
+        with bench.open_log(name) as file:
+            header, *rows = map(json.loads, file)
+        with bench.LogFile(self.folder / "forged.jsonl") as log:
+            log.append([header, *(change({key: row[key] for key in row if key != "tie"}) for row in rows)])
+        os.replace("forged.jsonl", name)
+
+    def sign(self, who="alice", **options):
+        """A key of somebody who may sign, and the report signed with it."""
+        subprocess.run([self.KEYGEN, "-q", "-t", "ed25519", "-N", options.get("passphrase", ""), "-C", who, "-f", who], check=True)
+        self.write("allowed", f"{who}@example.com {Path(f'{who}.pub').read_text()}")
+        return called(report, "log.jsonl", "--out", "report.json", "--sign", who)
+
+    # What each row of the README's table does, by its second column.
+
+    def a_figure_of_the_report(self):
+        self.begin()
+        self.change("report.json", lambda made: made["systems"][0]["verdicts"].update({"pass": 27}))
+
+    def a_verdict_in_a_run_record_and_the_report_made_of_it(self):
+        record = self.begin_run()
+        number = next(number for number, row in enumerate(record["results"]) if row["verdict"] == "fail")
+        record["results"][number].update(verdict="pass", check=None, reason=None)
+        harness.write("run.json", record)
+        self.make("run.json")
+        return "run.json"
+
+    def an_output_in_a_run_record(self):
+        record = self.begin_run()
+        row, = [row for row in record["results"] if (row["case_id"], row["trial"]) == ("late-order", 0)]
+        row.update(output={"category": "billing", "needs_human": False}, verdict="fail", check="triage-outcome",
+                   reason='category is "billing", expected "delivery"')
+        harness.write("run.json", record)
+        self.make("run.json")
+        return "run.json"
+
+    def the_last_row_of_the_log_cut_off(self):
+        self.begin()
+        self.log.write_bytes(b"".join(self.log.read_bytes().splitlines(keepends=True)[:-1]))
+
+    def two_rows_of_the_log_swapped(self):
+        self.begin()
+        header, one, two, *rows = self.log.read_bytes().splitlines(keepends=True)
+        self.log.write_bytes(b"".join([header, two, one, *rows]))
+        self.make("log.jsonl")
+
+    def trials_of_another_temperature(self):
+        self.begin()
+        self.tie_again("log.jsonl", lambda row: {**row, "metadata": {**row["metadata"], "temperature": [1.0, 1.0, 0.2][row["trial"]]}})
+        self.make("log.jsonl")
+
+    def the_report_after_it_was_signed(self):
+        self.begin()
+        self.sign()
+        self.report.write_text(self.report.read_text() + " ")
+        return "log.jsonl", "--signers", "allowed"
+
+    def the_version_of_the_formulas(self):
+        self.begin()
+        self.change("report.json", lambda made: made.update(report_version="1"))
+
+    def test_each_row_of_the_table_of_the_readme_is_what_is_said(self):
+        section = (HERE / "README.md").read_text(encoding="utf-8").partition("### A report that anyone can check")[2]
+        rows = re.findall(r"^\| `([A-Z_]+)` \| (.+?) \| `(.+)` \|$", section.partition("\n## ")[0], re.MULTILINE)
+        self.assertEqual({kind for kind, _, _ in rows}, set(harness.FINDINGS))
+        for kind, changed, said in rows:
+            if kind == "UNSIGNED" and not self.KEYGEN:
+                continue
+            with self.subTest(changed=changed):
+                for path in self.folder.iterdir():
+                    path.unlink()
+                words = getattr(self, re.sub(r"\W+", "_", changed.lower()))() or "log.jsonl"
+                lines = self.verified(*([words] if isinstance(words, str) else words))
+                self.assertEqual({line.partition(" ")[0] for line in lines} - {"beside", "HASH_MISMATCH"}, {kind} - {"HASH_MISMATCH"})
+                pattern = ".*".join(map(re.escape, f"{kind}  {said}".split("…")))
+                self.assertTrue(any(re.fullmatch(pattern, line) for line in lines), lines)
+
+    def test_a_report_matches_the_files_that_it_was_made_of_with_the_options_that_it_had(self):
+        for words in ((), ("--require", "any", "--min", "pass@1=0.5", "--min", "pass^2=0.1"), ("--price-in", "1.5"),
+                      ("--allow-incomplete", "0"), ("--no-worse-than", self.RECORDED, "--margin", "0.5")):
+            with self.subTest(words=words):
+                self.make(self.RECORDED, *words)
+                self.assertEqual(self.verified(self.RECORDED, *[self.RECORDED] * ("--margin" in words)), ["MATCH"])
+        self.make(self.RECORDED, self.RECORDED)
+        self.assertEqual(self.verified(self.RECORDED, self.RECORDED), ["MATCH"])
+        self.assertEqual(self.verified(self.RECORDED), [
+            "MALFORMED  report.json is not made of 1 file: give all of its own, in their order"])
+
+    def test_every_value_of_a_report_counts(self):
+        self.begin("--min", "pass@1=0.5")
+        made = harness.read_json("report.json")
+
+        def leaves(value, path=()):
+            if isinstance(value, (dict, list)) and value:
+                for key in (value if isinstance(value, dict) else range(len(value))):
+                    yield from leaves(value[key], (*path, key))
+            else:
+                yield path
+        whole = json.dumps(made)
+        for path in leaves(made):
+            inner = changed = json.loads(whole)
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = 77
+            self.assertTrue(harness.findings(changed, made), path)
+        del changed["systems"][0]["per_case"]["late-order"]
+        self.assertIn("MISSING_TRIAL", dict(harness.findings(changed, made)))
+        self.assertEqual(harness.findings({"gates": [1, True], "x.y": 1}, {"gates": [1.0, 1]}), [
+            ("FABRICATED_AGGREGATE", "gates[0]: claimed 1, rebuilt 1.0"), ("FABRICATED_AGGREGATE", "gates[1]: claimed true, rebuilt 1"),
+            ("FABRICATED_AGGREGATE", '["x.y"]: claimed 1, rebuilt nothing')])
+
+    def test_of_many_findings_of_a_kind_the_first_five_are_told(self):
+        found = [("MALFORMED", f"line {number}") for number in range(2, 9)]
+        self.assertEqual(harness.told_findings(found), [f"MALFORMED  line {number}" for number in range(2, 7)] + [
+            "MALFORMED  and 2 more, 7 in all"])
+
+    def test_figures_of_other_trials_are_no_fabrication(self):
+        self.the_last_row_of_the_log_cut_off()
+        lines = self.verified()
+        self.assertNotIn("FABRICATED", " ".join(lines))
+        self.assertRegex(lines[-1], r"^beside these \d+ figures differ: they are of other trials$")
+
+    def test_a_hostile_claim_is_one_line_and_runs_nothing(self):
+        self.begin()
+        made = self.report.read_text()
+        for text, said in (("[1]", "report.json: this is neither a report nor a run record as JSON"), ("{", "report.json: this is neither"),
+                           (made.replace('"options": {}', '"options": {"out": "x.json"}'), "options: they are not those of a report"),
+                           (made.replace('"options": {}', '"options": {"require": "--help"}'), "options: error: argument --require"),
+                           (made.replace('"options": {}', '"options": {"min": ["pass@0=2"]}'), "options: error: argument --min"),
+                           (made.replace('"sources": [', '"sources": [7,'), "is not made of 1 file")):
+            self.report.write_text(text)
+            line, = self.verified()
+            self.assertIn(said, line)
+            self.assertTrue(line.startswith("MALFORMED  "), line)
+        self.assertEqual(sorted(os.listdir()), ["log.jsonl", "report.json"])
+
+    def test_a_run_record_is_checked_against_its_own_log(self):
+        record = self.begin_run()
+        os.replace("run.json", "report.json")
+        self.assertEqual(self.verified(), ["MATCH"])
+        self.change("report.json", lambda made: (made["results"][0].update(verdict="fail"), made["results"][1]["metadata"].update(seed=5),
+                                                 made["results"].pop(), made["manifest"].update(trials=4)))
+        self.assertEqual([line.partition(": ")[0] for line in self.verified()], [
+            "PLAN_DIVERGED  manifest.trials", f"MISSING_TRIAL  results[{len(record['results']) - 1}]",
+            "HASH_MISMATCH  results[1].metadata.seed", "FABRICATED_VERDICT  results[0].verdict"])
+
+    def test_a_run_record_matches_and_names_the_trials_that_it_lacks(self):
+        record = self.begin_run()
+        self.make("run.json")
+        self.assertEqual(self.verified("run.json"), ["MATCH"])
+        del record["results"][4]
+        harness.write("run.json", record)
+        lines = self.verified("run.json")
+        self.assertEqual(lines, ["MISSING_TRIAL  run.json: results: trial 1 of case stuck-tracking is not there"])
+
+    def test_a_trial_of_another_digest_has_diverged_from_the_plan(self):
+        rows = [("a" * 12, None, None, None), ("b" * 12, None, None, None)]
+        made = harness.compact(run_record({"a": "++"}))
+        made.manifest["system"]["model"] = f"m:1@{'a' * 12}"
+        names = list(harness.RUNTIMES)
+        made.setups = Counter({tuple(dict(digest=digest).get(name) for name in names): 1 for digest, *_ in rows})
+        self.assertEqual(harness.plan_findings(made), [
+            ("PLAN_DIVERGED", f'metadata.digest is "{"b" * 12}" in 1 of 2 trials, not "{"a" * 12}"')])
+
+    @unittest.skipUnless(KEYGEN, "ssh-keygen is not here")
+    def test_a_signature_of_an_allowed_signer_is_told(self):
+        self.begin()
+        self.assertEqual(self.sign()[0], 0)
+        lines = self.verified("log.jsonl", "--signers", "allowed")
+        self.assertEqual((lines[0], "alice@example.com" in lines[1]), ("MATCH", True))
+        self.assertEqual(self.verified("log.jsonl", "--signers", "allowed", "--signer", "alice@example.com")[0], "MATCH")
+        for words in (("allowed", "--signer", "bob@example.com"), ("nobody",)):
+            self.assertRegex(self.verified("log.jsonl", "--signers", *words)[0], "^UNSIGNED  ")
+        self.write("allowed", "mallory@example.com " + Path("alice.pub").read_text().replace("AAAAI", "AAAAJ"))
+        self.assertRegex(self.verified("log.jsonl", "--signers", "allowed")[0], "^UNSIGNED  ")
+        os.remove("report.json.sig")
+        self.assertEqual(self.verified("log.jsonl", "--signers", "allowed"), ["UNSIGNED  report.json.sig: there is no such file"])
+
+    @unittest.skipUnless(KEYGEN, "ssh-keygen is not here")
+    def test_a_key_that_cannot_sign_leaves_no_signature_not_even_an_old_one(self):
+        self.begin()
+        self.write("report.json.sig", "old")
+        status, _, err = self.sign(passphrase="secret")
+        self.assertEqual((status, os.path.exists("report.json.sig")), (1, False))
+        self.assertRegex(err, "^error: report.json is not signed: ssh-keygen made no signature with --sign alice: .*passphrase")
+        self.assertEqual(called(report, "log.jsonl", "--out", "report.json", "--sign", "nokey")[0], 1)
+        self.assertFalse(os.path.exists("report.json.sig"))
+
+    @unittest.skipUnless(os.name == "posix", "the stand-in is a script of the shell")
+    def test_whatever_ssh_keygen_does_there_is_a_good_signature_or_none(self):
+        self.begin()
+        (self.folder / "bin").mkdir()
+        fake = self.write("bin/ssh-keygen", "")
+        fake.chmod(0o755)
+        for body, said in (("exit 0", "it says nothing"), ("echo agent refused operation >&2; exit 255", "agent refused operation"),
+                           ('[ "$2" = sign ] && for f; do :; done && echo nonsense > "$f.sig"; exit 0', "ssh-keygen made no signature"),
+                           ('[ "$2" = sign ] || { echo Signature is wrong; exit 1; }; for f; do :; done; '
+                            f"echo '{harness.SIGNATURE}' > \"$f.sig\"", "Signature is wrong"), ("exec sleep 60", "did not end within 0.2 s")):
+            with self.subTest(said=said):
+                fake.write_text(f"#!/bin/sh\n{body}\n")
+                with mock.patch.dict(os.environ, PATH=f"{fake.parent}{os.pathsep}{os.environ['PATH']}"), mock.patch.object(
+                        harness, "SIGN_S", 0.2 if "sleep" in body else 60):
+                    status, _, err = called(report, "log.jsonl", "--out", "report.json", "--sign", "key")
+                self.assertEqual((status, os.path.exists("report.json.sig"), err.count("\n")), (1, False, 1))
+                self.assertIn(said, err)
+        with mock.patch.dict(os.environ, PATH=str(self.folder)):
+            self.assertIn("error: ssh-keygen cannot be started", called(report, "log.jsonl", "--out", "report.json", "--sign", "key")[2])
+            self.write("report.json.sig", "x")
+            self.assertEqual(called(report, "--verify", "report.json", "log.jsonl", "--signers", "report.json")[:2], (1, ""))
+
+    def test_options_that_do_not_go_together_are_refused(self):
+        self.write("x.jsonl", "")
+        for words, said in ((("--verify", "r.json"), "needs the report and the logs"), (("x.jsonl", "--signers", "a"), "needs --verify"),
+                            (("x.jsonl", "--sign", "k"), "--sign needs --out"), (("x.jsonl", "--signer", "k"), "needs --signers"),
+                            (("x.jsonl", "--verify", "r.json", "--require", "all"), "leave --require out")):
+            status, _, err = called(report, *words)
+            self.assertEqual((status, said in err), (2, True), err)
+
+
 class PoorFileSystems(InFolder):
     """Those without locks or without sync."""
 
@@ -6333,7 +6589,10 @@ class OnTheShippedCases(InFolder):
         one, two = self.folder / "one.json", self.folder / "two.json"
         first, second = report_on(self.log, "--out", one), report_on(self.run_record(), "--out", two)
         self.assertEqual((first.status, second.status, first.err + second.err), (0, 0, ""))
-        self.assertEqual(one.read_bytes(), two.read_bytes())
+        made = [harness.read_json(path) for path in (one, two)]
+        self.assertEqual([report.pop("sources") for report in made], [[{"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}]
+                                                                      for path in (self.log, self.folder / "run.json")])
+        self.assertEqual(*map(json.dumps, made))
         self.assertTrue(first.out.endswith(f"\nwrote {one}\nnext: python3 report.py {self.log} --failures\n"))
 
     def read_in_parts(self, parts=3):
@@ -7488,9 +7747,11 @@ class TheRecords(InFolder):
             self.assertEqual((status, err), (0, ""))
             for made, suffix in (("-report.json", "json"), (".html", "html"), (".svg", "svg")):
                 whole = (self.folder / f"{log.stem}{made}").read_text("utf-8")
-                # A log knows its cases, a run record does not.
+                # A log knows its cases, a run record does not; and they are two files.
+                steps_text = Path(f"{steps}.{suffix}").read_text("utf-8")
+                whole, steps_text = (re.sub(r'"sources": \[[^]]*\]', "", text) for text in (whole, steps_text))
                 whole = re.sub('(?<=<div class="columns">)<dl>.*?</dl>|<dt>compared</dt><dd>.*?</dd>', "", whole, flags=re.S)
-                self.assertEqual(Path(f"{steps}.{suffix}").read_text("utf-8"), whole)
+                self.assertEqual(steps_text, whole)
             self.assertEqual(*(re.sub("(wrote|next).*\n", "", text).strip() for text in (out, direct)))
 
     def test_the_stopped_record_was_really_stopped(self):
