@@ -47,7 +47,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 
 from harness import RunError, SystemDown, as_text, call_hook, printable
@@ -83,6 +83,8 @@ WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
 MOST_LABEL = 40
+# Each numbers the tasks of a job: Slurm's array, a Kubernetes Indexed Job, GNU parallel.
+SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
 SHORT = {"-m": "--model", "-t": "--trials", "-n": "--trials", "-k": "--trials", "-o": "--option", "-p": "--prompt"}
 MOST_ROWS = 40              # of a grid in the terminal
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
@@ -128,6 +130,11 @@ def is_data(task) -> bool:
 def schedule(cases: list, trials: int) -> list:
     """(case, trial) of every planned trial in trial-major order."""
     return [(case, trial) for trial in range(trials) for case in cases]
+
+
+def rounds_of(trials: int, shard=None) -> range:
+    """The trials, by number, of each case that a plan or a part of it runs: of part 2 of 4 trials 1, 5, 9, …"""
+    return range(shard["part"] - 1, trials, shard["of"]) if shard else range(trials)
 
 
 def input_hash(case) -> str:
@@ -223,8 +230,8 @@ def spelt_as(logged, now) -> dict:
 def check_plan(path, logged, now):
     """PlanDiffers when a log's header is of another plan, naming each key with both values."""
     logged = {**logged, "system": spelt_as(logged["system"], now["system"])}
-    keys = [key for key in COMPARED if key != "bench_version" or logged[key] not in READABLE]
-    found = differences({key: logged[key] for key in keys}, {key: now[key] for key in keys})
+    keys = [key for key in (*COMPARED, "shard") if key != "bench_version" or logged[key] not in READABLE]
+    found = differences({key: logged.get(key) for key in keys}, {key: now.get(key) for key in keys})
     if found:
         keys = "; ".join("{} is {} in the log, {} now".format(key, *harness.excerpts(old, new)) for key, old, new in found)
         raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
@@ -237,6 +244,12 @@ def is_subset(value) -> bool:
     """Whether a value says, as a header does, which of how many cases were chosen: {words: [text], of: number}."""
     words = value.get("words") if isinstance(value, dict) else None
     return isinstance(words, list) and all(isinstance(word, str) for word in words) and harness.is_trial_count(value.get("of"))
+
+
+def is_shard(value) -> bool:
+    """Whether a value says, as a header does, which part of a plan a log is: {part, of}."""
+    part, of = (value.get(key) for key in ("part", "of")) if isinstance(value, dict) else (None, None)
+    return harness.is_trial_count(part) and harness.is_trial_count(of) and part <= of
 
 
 def header_problem(header):
@@ -259,6 +272,8 @@ def header_problem(header):
         return "cases and case_set's name do not come together"
     if "subset" in header and not is_subset(header["subset"]):
         return "subset does not say which cases it is of"
+    if "shard" in header and not is_shard(header["shard"]):
+        return "shard does not say which part of the plan it is"
     if not (header.get("sync") is None or harness.is_trial_count(header["sync"])):
         return "sync is not a whole number from 1 up"
     for key in ("taken_over", "run_again"):
@@ -274,7 +289,7 @@ def row_problem(row, header):
     case_id, trial = row["case_id"], row.get("trial")
     if case_id not in header.get("case_inputs", {case_id: None}):
         return f"case {shown(case_id)} is not of the plan"
-    if not isinstance(trial, int) or isinstance(trial, bool) or not 0 <= trial < header["trials"]:
+    if type(trial) is not int or trial not in rounds_of(header["trials"], header.get("shard")):
         return f"trial {shown(trial)} is not of the plan"
     problem = harness.response_problem(row)
     if problem:
@@ -609,7 +624,8 @@ def provenance_of(header) -> dict:
     if "cases" not in header:
         return told
     return {**told, **({"task": identity_in(header)} if "task" in header else {}),
-            **{key: header[key] for key in ("command", "label", "subset", "started_at", "sync") if key in header}}
+            **{key: header[key] for key in ("command", "label", "subset", "shard", "started_at", "sync")
+               if key in header}}
 
 
 def planned_rows(reader, cases):
@@ -768,29 +784,93 @@ def warn_of_ties(path, faults, warn) -> None:
 
 
 def to_recording(log_path, case_set: dict | None = None, warn=lambda text: None) -> dict:
-    """The recording of a log: every planned trial of every case, those that never ran as errors of type NotRun.
+    """The recording of a log, or of a list of logs of one plan: every planned trial of every case, those that never ran
+    as errors of type NotRun.
 
     Without a case set it is of the cases that the log holds; logs of the first version hold none."""
-    with open_log(log_path) as file:
-        reader = reader_of(file, log_path)
-        header = reader.header
-        case_set = case_set or log_sources(header)[1]
-        if case_set is None:
-            raise BenchError(f"{log_path}: a log of the first version does not hold its cases: give them")
-        cases = logged_cases(header, log_path, case_set)
-        responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
-        for row in planned_rows(reader, cases):
-            responses[row["case_id"]][row["trial"]] = response_of(row)
-        warn_of_ties(log_path, reader.tie_faults(), warn)
-    return {**plan_of(header, case_set), "responses": responses, "provenance": provenance_of(header)}
+    logs = in_order(log_path if isinstance(log_path, list) else [log_path])
+    path, header = logs[0]
+    case_set = case_set or log_sources(header)[1]
+    if case_set is None:
+        raise BenchError(f"{path}: a log of the first version does not hold its cases: give them")
+    cases = logged_cases(header, path, case_set)
+    responses = {case["id"]: [not_run() for _ in range(header["trials"])] for case in cases}
+    provenance, origin = merged_provenance([header for _, header in logs]), {}
+    for number, (path, _) in enumerate(logs):
+        with open_log(path) as file:
+            reader = reader_of(file, path)
+            for row in planned_rows(reader, cases):
+                earlier = responses[row["case_id"]][row["trial"]]
+                if (row["case_id"], row["trial"]) in origin:
+                    check_once(row, path, earlier, origin[row["case_id"], row["trial"]])
+                    continue
+                if len(logs) > 1:
+                    origin[row["case_id"], row["trial"]] = path
+                    provenance["shards"][number]["trials"] += 1
+                responses[row["case_id"]][row["trial"]] = response_of(row)
+            warn_of_ties(path, reader.tie_faults(), warn)
+    return {**plan_of(header, case_set), "responses": responses, "provenance": provenance}
 
 
-# Grading a log while it is read
+def header_of(path) -> dict:
+    """The header of a log; BenchError for one that has still to begin."""
+    with open_log(path) as file:
+        return reader_of(file, path).header
+
+
+def in_order(paths) -> list:
+    """[(path, header)] of logs of one plan, in an order that is not the given one's; BenchError for another plan."""
+    found = [(path, header_of(path)) for path in paths]
+    if len(found) == 1:
+        return found
+    found.sort(key=lambda one: (one[1].get("shard", {}).get("part", 0), str(one[1].get("started_at")), str(one[0])))
+    plans = [{**{key: header[key] for key in COMPARED[1:]}, "task": identity_in(header)} for _, header in found]
+    for (path, _), plan in zip(found[1:], plans[1:]):
+        for key, old, new in differences(plans[0], plan)[:1]:
+            raise BenchError("{} is of another plan than {}, and a report or recording is of one: {} is {} there, {} here".format(
+                path, found[0][0], key, *harness.excerpts(old, new)))
+    return found
+
+
+def first_line(path) -> bytes:
+    """The first line of a file."""
+    with open(path, "rb") as file:
+        return file.readline()
+
+
+def in_groups(paths) -> list:
+    """The paths of logs and run records in lists, one for each system: logs of parts of a plan together, others alone."""
+    groups = {}
+    for number, path in enumerate(paths):
+        header = header_of(path) if b'"shard"' in first_line(path) and is_log(path) else {}
+        key = (header["system"].get("name"), header.get("label")) if "shard" in header else number
+        groups.setdefault(str(key), []).append(path)
+    return list(groups.values())
+
+
+def merged_provenance(headers) -> dict:
+    """What a recording tells of several logs of one plan: what is true of all, and shards, what is not, log by log."""
+    told = [provenance_of(header) for header in headers]
+    if len(told) == 1:
+        return told[0]
+    common = {key: value for key, value in told[0].items() if key != "command" and all(one.get(key) == value for one in told)}
+    if any("from" in one for one in told):
+        common["from"] = [json.loads(text) for text in sorted({json.dumps(source) for one in told for source in one.get("from", ())})]
+        common["run_again"] = sum(one.get("run_again", 0) for one in told)
+    return {**common, "shards": [{**one.get("shard", {}), "trials": 0, **{
+        key: one[key] for key in ("started_at", "environment", "extended") if key in one and key not in common}} for one in told]}
+
+
+def check_once(row, path, other, other_path) -> None:
+    """BenchError where two logs have different results for a trial."""
+    if result_of(row) != result_of(other):
+        raise BenchError(f"trial {row['trial']} of case {shown(row['case_id'])} has one result in {other_path} and another "
+                         f"in {path}: a trial counts once, so these cannot be merged")
+
 
 def is_log(path) -> bool:
     """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
-    with open(path, "rb") as file:
-        line = file.readline()
+    line = first_line(path)
     try:
         header = harness.parse_json(line.decode("utf-8-sig"))
     except ValueError:
@@ -805,6 +885,10 @@ def grade_rows(record, reader, cases, task) -> None:
     for row in planned_rows(reader, cases):
         start, case = starts[row["case_id"]]
         index, output = start + row["trial"], row.get("output")
+        if record.before and record.before.endings[index]:
+            paths = record.before.paths
+            check_once(row, reader.path, row_at(record.before, index, case, row["trial"]), paths[record.before.origins[index]])
+            continue
         key = start, repr(output) if "error" not in row else None
         found = known.get(key)      # equal outputs of a case end alike
         if found is None:
@@ -833,20 +917,30 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
                                                      "setups")}
 
 
-def logged_rows(path, record, cases, task, number) -> list:
-    """The rows of one case of a log with their times, read again from where they stand; RunError where it has changed."""
+def row_at(record, index, case, trial, files=None) -> dict:
+    """The row of a trial, read again from where it stands; RunError where its log has changed meanwhile."""
+    path = record.paths[record.origins[index]]
+    file = files.get(path) if files else None
+    with contextlib.ExitStack() as stack:
+        file = file or stack.enter_context(open_log(path))
+        file.seek(record.offsets[index])
+        try:
+            row = parse_line(file.readline().rstrip(BLANK))
+        except ValueError:
+            row = {}
+    if (harness.dig(row, "case_id"), harness.dig(row, "trial")) != (case["id"], trial):
+        raise RunError(f"{path}: the log was changed while it was read: give the command again")
+    return row
+
+
+def logged_rows(record, cases, task, number) -> list:
+    """The rows of one case of its logs with their times, as in a run record."""
     case, rows = cases[number], []
-    with open_log(path) as file:
+    with contextlib.ExitStack() as stack:
+        files = {path: stack.enter_context(open_log(path)) for path in record.paths}
         for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
-            place, response = record.endings[index], not_run()
-            if place:
-                file.seek(record.offsets[index])
-                try:
-                    response = parse_line(file.readline().rstrip(BLANK))
-                except ValueError:
-                    response = {}
-                if (harness.dig(response, "case_id"), harness.dig(response, "trial")) != (case["id"], trial):
-                    raise RunError(f"{path}: the log was changed while it was read: give the command again")
+            place = record.endings[index]
+            response = row_at(record, index, case, trial, files) if place else not_run()
             ending = record.table[place]
             if len(ending[2] or "") > harness.REASON_LETTERS:
                 ending = harness.grade(task, case, response)
@@ -854,27 +948,59 @@ def logged_rows(path, record, cases, task, number) -> list:
     return rows
 
 
-def log_record(file, path, task, case_set, regrade) -> harness.Record:
-    """The record of an open log, graded while it is read."""
-    reader = reader_of(file, path)
-    cases = logged_cases(reader.header, path, case_set, regrade)
-    plan = {**plan_of(reader.header, case_set), "provenance": provenance_of(reader.header)}
+def read_rows(path, header, empty, cases, task) -> harness.Record:
+    """An empty record after all rows of a log; RunError names the log."""
+    try:
+        with open_log(path) as file:
+            record = empty()
+            own, *others = in_parts(file, graded_part, record, path, header, cases, task) or [None]
+            if own is None or not all(map(record.absorb, others)):
+                record, reader = empty(), reader_of(file, path)
+                grade_rows(record, reader, cases, task)
+                record.faults = reader.tie_faults()
+            return record
+    except RunError as error:
+        raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+
+
+def read_logs(logs, empty, cases, task, shards) -> harness.Record:
+    """The record of all rows of [(path, header)]; shards, one for each of several logs, learn what they had."""
+    merged = None
+    for number, (path, header) in enumerate(logs):
+        part = read_rows(path, header, lambda before=merged: empty(before), cases, task)
+        if shards:
+            part.faults = [f"in {path} {fault}" for fault in part.faults]
+            shards[number]["trials"] = part.told()
+            shards[number]["server_versions"] = sorted({harness.as_text(setup[0]) for setup in part.setups if setup[0] is not None})
+        if merged is None:
+            merged = part
+            continue
+        for index in compress(range(len(part.endings)), part.endings):
+            merged.origins[index] = number
+        if not merged.absorb(vars(part)):
+            raise RunError(f"{path}: the log was changed while it was read: give the command again")
+        merged.faults += part.faults
+    return merged
+
+
+def log_record(logs, task, case_set, regrade) -> harness.Record:
+    """The record of [(path, header)] of one plan, graded while they are read."""
+    path, header = logs[0]
+    cases = logged_cases(header, path, case_set, regrade)
+    plan = {**plan_of(header, case_set), "provenance": merged_provenance([header for _, header in logs])}
     for problem in harness.plan_problems(plan, case_set):
         raise RunError(problem)
     harness.check_task(plan, task, regrade)
     manifest = harness.run_manifest(plan, task, case_set, None)
 
-    def empty():
+    def empty(before):
         made = harness.Record(manifest, {case["id"]: case["class"] for case in cases},
-                      {case["id"] for case in cases if "expect_rejection" in case},
-                      lambda number: logged_rows(path, made, cases, task, number))
+                              {case["id"] for case in cases if "expect_rejection" in case},
+                              lambda number: logged_rows(made, cases, task, number))
+        made.before, made.paths = before, [path for path, _ in logs]
+        made.origins = array("H", [0]) * len(made.endings)
         return made
-    record = empty()
-    own, *others = in_parts(file, graded_part, record, path, reader.header, cases, task) or [None]
-    if own is None or not all(map(record.absorb, others)):
-        record, reader = empty(), reader_of(file, path)
-        grade_rows(record, reader, cases, task)
-        record.faults = reader.tie_faults()
+    record = read_logs(logs, empty, cases, task, plan["provenance"].get("shards"))
     record.finish(hashlib.sha256(harness.canonical(not_run()).encode()).digest())
     hashes, width = record.hashes.hex(), 64 * record.trials
     manifest["recording_sha256"] = harness.trials_sha256(plan, (
@@ -885,13 +1011,17 @@ def log_record(file, path, task, case_set, regrade) -> harness.Record:
     return record
 
 
+def graded_logs(paths, task, case_set, regrade) -> harness.Record:
+    """The record of a log, or of logs of one plan, graded now; RunError names the log."""
+    try:
+        return log_record(in_order(paths), task, case_set, regrade)
+    except RunError as error:
+        raise RunError(str(error) if any(str(path) in str(error) for path in paths) else f"{paths[0]}: {error}") from error
+
+
 def graded_log(path, task, case_set, regrade) -> harness.Record:
     """The record of a log, graded now; RunError names the log."""
-    try:
-        with open_log(path) as file:
-            return log_record(file, path, task, case_set, regrade)
-    except RunError as error:
-        raise RunError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    return graded_logs([path], task, case_set, regrade)
 
 
 # Writing a log
@@ -1169,10 +1299,10 @@ def rows_in_common(path, reader, header):
     if found:
         keys = "; ".join("system.{} is {} there, {} now".format(key, *harness.excerpts(was, now)) for key, was, now in found)
         raise BenchError(f"{path}: its trials are of another system: {keys}")
-    inputs = header["case_inputs"]
+    inputs, rounds = header["case_inputs"], rounds_of(header["trials"], header.get("shard"))
     same_set = reader.header["case_set_sha256"] == header["case_set_sha256"]
     known = reader.header.get("case_inputs", inputs if same_set else {})
-    return (row for row in reader.rows() if row["trial"] < header["trials"] and row["case_id"] in inputs
+    return (row for row in reader.rows() if row["trial"] in rounds and row["case_id"] in inputs
             and known.get(row["case_id"]) == inputs[row["case_id"]])
 
 
@@ -1314,9 +1444,10 @@ class Run:
     """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
 
     def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
-                 warn, extend):
+                 warn, extend, shard):
         self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
-        self.planned = len(cases) * trials
+        self.rounds = rounds_of(trials, shard)
+        self.planned = len(cases) * len(self.rounds)
         self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
         self.by_id = {case["id"]: case for case in cases}
         self.verdicts = {case["id"]: ["not run"] * trials for case in cases}
@@ -1360,8 +1491,8 @@ class Run:
         """Note as pending, in trial-major order, what the log holds not and what is not to be taken over."""
         for row in taken:
             self.done[row["case_id"]][row["trial"]] = True
-        done = chain.from_iterable(zip(*self.done.values()))
-        self.pending.extend(index for index, one in enumerate(done) if not one)
+        done, size = chain.from_iterable(zip(*self.done.values())), len(self.cases)
+        self.pending.extend(index for index, one in enumerate(done) if not one and index // size in self.rounds)
 
     def trial_at(self, index) -> tuple:
         """(case, trial) of a place in the plan."""
@@ -1400,8 +1531,9 @@ class Run:
         while self.pending and crew.busy < self.workers and not self.budget_spent():
             self.log.check()
             index = self.pending.popleft()
-            # With one worker every trial follows its predecessor's prompt, across gaps in the log too.
-            crew.start(index, self.trial, index, self.workers == 1 and index != self.primed_for)
+            # With one worker every trial follows its predecessor's prompt, across gaps in the log too. That is the same
+            # one in every round.
+            crew.start(index, self.trial, index, self.workers == 1 and (index - self.primed_for) % len(self.cases) != 0)
             self.primed_for = index + 1
 
     def log_row(self, index, started_at, response) -> None:
@@ -1587,7 +1719,7 @@ def begin_log(run, reader, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, extend: bool = False, stop_if_hopeless: bool = False, sync_every: int = 1,
+              redo_unanswered: bool = False, extend: bool = False, shard=None, stop_if_hopeless: bool = False, sync_every: int = 1,
               locked: bool = True, signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
@@ -1595,14 +1727,15 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
     already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
     could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock; every sync_every
-    trials the log is brought onto the disk; told is what else the header of a new log says."""
+    trials the log is brought onto the disk; shard, {part, of}, says which part of the plan is run; told is what else the header of a new log says."""
     cases = harness.plan(case_set, splits, trials)
+    told = {**(told or {}), **({"shard": shard} if shard else {})}
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task, told),
                        wait_s, clock, progress)
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path, sync_every, locked, warn) as log:
         run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn,
-                  extend)
+                  extend, shard)
         with log.reading() as file:
             reader = LogReader(file, log.path)
             if reader.header:
@@ -2227,12 +2360,15 @@ def resume_command(system, path="") -> str:
     words = [word for word in command[1:] if isinstance(word, str)] if isinstance(command, list) else []
     if not isinstance(command, list):
         return ""
+    if is_shard(told.get("shard")):
+        words = [*without(words, "--shard"), "--shard", "{part}/{of}".format(**told["shard"])]
     if told.get("extended"):
         words = [*without(words, "--trials"), "--trials", str(system["trials_per_case"])]
     if path:
         task = told.get("task", {}).get("name")
         usual = default_log(system["system"]["name"], "" if task == TRIAGE else str(task), told.get("label", ""),
-                            told["subset"]["words"] if is_subset(told.get("subset")) else ())
+                            told["subset"]["words"] if is_subset(told.get("subset")) else (),
+                            told["shard"] if is_shard(told.get("shard")) else None)
         words = without(words, "--log") + ([] if Path(path) == usual else ["--log", harness.as_word(path)])
     return printable(shlex.join(["python3", harness.beside_caller("bench.py"), *words]))
 
@@ -2245,12 +2381,13 @@ def file_part(name: str) -> str:
     return plain if ordinary and not device else f"{plain}-{harness.sha256(name)[:8]}"
 
 
-def default_log(name: str, task: str = "", label: str = "", subset=()) -> Path:
+def default_log(name: str, task: str = "", label: str = "", subset=(), shard=None) -> Path:
     """The log of a system: "llama3.2:3b" → runs/llama3.2-3b.jsonl, of another task runs/TASK-MODEL-LABEL.jsonl; that of
-    some of the cases has a + in its name, which no other has."""
+    some of the cases has a + in its name, which no other has; that of a part of the plan ends in "-2-of-4"."""
     parts = "-".join(file_part(part) for part in (task, name, label) if part)
     some = f"+{file_part('-'.join(word.lstrip('-') for word in subset))}" if subset else ""
-    return Path("runs") / f"{parts}{some}.jsonl"
+    part = "-{part}-of-{of}".format(**shard) if shard else ""
+    return Path("runs") / f"{parts}{some}{part}.jsonl"
 
 
 def option_pair(text: str) -> tuple:
@@ -2259,6 +2396,51 @@ def option_pair(text: str) -> tuple:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def counted(environment, name) -> int:
+    """The whole number that a variable of a scheduler holds."""
+    text = environment.get(name, "")
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"the variable {name} is {text!r}, not a number: give I/N")
+    return int(text)
+
+
+def array_part(environment, of) -> tuple:
+    """(part, of) of a task of a Slurm array, which runs from MIN to MAX in steps."""
+    index, first, last, count = (counted(environment, f"SLURM_ARRAY_TASK_{name}") for name in ("ID", "MIN", "MAX", "COUNT"))
+    step = counted({"SLURM_ARRAY_TASK_STEP": "1", **environment}, "SLURM_ARRAY_TASK_STEP") or 1
+    whole = (last - first) // step + 1 == count and (index - first) % step == 0
+    if not whole or count != (of or count) or of is None and count == 1:
+        wanted = f"the {of} of auto/{of}" if of else "one range of two or more, such as --array=1-8"
+        raise argparse.ArgumentTypeError(f"the tasks of this array are not {wanted}, so it tells no part: give I/N, as for a "
+                                         "task that is to run again")
+    return (index - first) // step + 1, count
+
+
+def scheduled(of, environment) -> tuple:
+    """(part, of) of what a scheduler's variables say; Slurm's array tells how many there are, the others do not."""
+    found = [name for name in SCHEDULERS if environment.get(name)]
+    if len(found) != 1:
+        told = f"{' and '.join(found)} are both set" if found else f"none of {', '.join(SCHEDULERS)} is set"
+        raise argparse.ArgumentTypeError(f"{told}: give I/N")
+    if found == ["SLURM_ARRAY_TASK_ID"]:
+        return array_part(environment, of)
+    if of is None:
+        raise argparse.ArgumentTypeError(f"{found[0]} does not tell how many there are: give auto/N")
+    return counted(environment, found[0]) + (found[0] == "JOB_COMPLETION_INDEX"), of      # that one counts from 0
+
+
+def shard_text(text: str) -> dict:
+    """{part, of} of "2/8", or of what the scheduler says for "auto" and "auto/8"."""
+    found = re.fullmatch("(auto|[0-9]{1,9})(?:/([0-9]{1,9}))?", text)
+    if not found or found[1] != "auto" and not found[2]:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of I/N, auto and auto/N")
+    of = int(found[2]) if found[2] else None
+    part, of = scheduled(of, os.environ) if found[1] == "auto" else (int(found[1]), of)
+    if not is_shard({"part": part, "of": of}):
+        raise argparse.ArgumentTypeError(f"{text!r} is part {part} of {of}: parts go from 1 to {of}")
+    return {"part": part, "of": of}
 
 
 def label_text(text: str) -> str:
@@ -2314,6 +2496,9 @@ def add_model(add) -> None:
 def add_run(add) -> None:
     """The options that say how trials are run."""
     add("--budget-s", type=harness.seconds, metavar="S", help="start no trial after S seconds")
+    add("--shard", type=shard_text, metavar="I/N",
+        help="run the I-th of N parts, each whole rounds, into a log of its own; auto: as Slurm's array tells; auto/N: "
+             "as a Kubernetes Indexed Job or GNU parallel tells")
     add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
     add("--wait-s", type=harness.seconds, default=0, metavar="N",
         help="wait up to N seconds for a server that is away (default: 0)")
@@ -2324,7 +2509,9 @@ def add_run(add) -> None:
 
 def add_log(add) -> None:
     """The options of the log."""
-    add("--log", type=Path, help="the log to begin or resume (default: runs/MODEL.jsonl, runs/TASK-MODEL.jsonl)")
+    add("--log", type=Path, action="append", default=[], metavar="LOG",
+        help="the log to begin or resume (default: runs/MODEL.jsonl, runs/TASK-MODEL.jsonl); with --convert repeatable: "
+             "logs of one plan, such as its parts, are merged")
     add("--label", type=label_text, metavar="NAME",
         help="name a variant: it is in every report's title, and in the log's name (runs/MODEL-NAME.jsonl)")
     add("--from", dest="sources", type=Path, action="append", default=[], metavar="OLD",
@@ -2397,6 +2584,8 @@ def checked_args(parser, argv):
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
     args.trials = args.trials or (1 if args.attempt else 10)
+    if args.shard and args.shard["of"] > args.trials:
+        parser.error(f"argument --shard: {args.shard['of']} parts of {args.trials} trials a case leave parts without any")
     given = [f"--{name}" for name in ("model", "system", "command") if getattr(args, name)]
     if given[1:]:
         parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
@@ -2409,6 +2598,9 @@ def checked_args(parser, argv):
                                           ("--try", args.attempt), ("--check", args.check)) if given]
     if len(args.model) > 1 and alone:
         parser.error(f"argument {alone[0]}: not allowed with more than one --model")
+    if len(args.log) > 1 and not args.convert:
+        parser.error("argument --log: only --convert takes several logs; --from merges logs into a new one")
+    args.logs, args.log = args.log, args.log[0] if args.log else None
     args.models = args.model if args.url is not None else [
         f"model_triage:{tag if ':' in tag.rpartition('/')[2] else f'{tag}:latest'}" for tag in args.model]
     if len(dict(args.option)) < len(args.option):
@@ -2659,13 +2851,15 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now"
     if called_s:
         calls += f", median {format_latency(statistics.median(called_s))}"
-    print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(),
-          f"report  {report_command(args, [args.log], progress.header, regraded)}", sep="\n", flush=True)
+    report = report_command(args, [args.log], progress.header, regraded)
+    every = str(args.log).replace("-{part}-of-".format(**args.shard), "-*-of-") if args.shard else ""
+    print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(), f"report  {report}",
+          *([f"parts   {report.replace(str(args.log), every)}"] if re.fullmatch("[-*+./\\w]+", every) else []), sep="\n", flush=True)
 
 
 def counts_before(args, case_set) -> dict:
     """The counts of a run that was interrupted before it had begun."""
-    planned, logged = len(harness.plan(case_set, SPLITS, args.trials)) * args.trials, 0
+    planned, logged = len(harness.plan(case_set, SPLITS, args.trials)) * len(rounds_of(args.trials, args.shard)), 0
     with contextlib.suppress(BenchError):
         logged = len(read_log(args.log)[1])
     return {"planned": planned, "already_logged": logged, "ran": 0, "not_run": max(0, planned - logged),
@@ -2685,7 +2879,7 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
         with progress.beside():
             return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                              task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                             redo_unanswered=args.redo_unanswered, extend=args.extend,
+                             redo_unanswered=args.redo_unanswered, extend=args.extend, shard=args.shard,
                              stop_if_hopeless=args.stop_if_hopeless, sync_every=args.sync_every, locked=not args.no_lock,
                              signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
                              grade=lambda case, response: harness.grade(task, case, response)), None
@@ -2707,13 +2901,12 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
 
 
 def convert(args) -> int:
-    """Write the log as a recording."""
-    with open_log(args.log) as file:
-        header = reader_of(file, args.log).header
-    own = log_sources(header)[1]
+    """Write the log, or several of one plan merged, as a recording."""
+    logs = args.logs or [args.log]
+    own = log_sources(header_of(logs[0]))[1]
     case_set = own if own and not args.cases else harness.load_plan(args.task, args.cases)[1]
-    harness.write(args.convert, to_recording(args.log, case_set, warn))
-    print(f"{printable(str(args.convert))}: the recording of {printable(str(args.log))}")
+    harness.write(args.convert, to_recording(logs, case_set, warn))
+    print(f"{printable(str(args.convert))}: the recording of {', '.join(printable(str(log)) for log in logs)}")
     return 0
 
 
@@ -2729,7 +2922,7 @@ def set_logs(runs, task) -> None:
     for args, system in runs:
         args.log_given = args.log is not None
         args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
-                                           choice(args) if args.subset else ())
+                                           choice(args) if args.subset else (), args.shard)
         if args.workspace is not None and Path(os.path.realpath(args.workspace)) in Path(os.path.realpath(args.log)).parents:
             raise harness.UsageError(f"argument --workspace: the log {args.log} lies in {args.workspace}, which each trial would "
                                      "copy and each row change: give a --log elsewhere, or a folder of its own")

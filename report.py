@@ -695,11 +695,23 @@ def format_curve(values, term) -> list:
             "all pass           " + "".join(f"{values[str(k)]['pass_power_k']:>7.3f}" for k in few)]
 
 
+def resume_words(system, path="") -> tuple:
+    """(what to do about the trials that a stopped run lacks, the command that does it or "")."""
+    shard, merged = (dig(system, "provenance", key) for key in ("shard", "shards"))
+    if merged:
+        return "run the parts that lack them", ""
+    trials = system["cases"] * system["trials_per_case"]
+    if bench.is_shard(shard) and trials - system["not_run"] == system["cases"] * len(
+            bench.rounds_of(system["trials_per_case"], shard)):
+        return "part {part} of {of} of the plan is whole: report it with the logs of the other parts".format(**shard), ""
+    command = bench.resume_command(system, path)
+    return "to resume" + (":" if command else ", give the bench.py command of the log again"), command
+
+
 def format_not_run(system, rounds, values, term, path) -> list:
     """How many trials a stopped run lacks, how to resume it, and the curve of its complete rounds."""
-    command = bench.resume_command(system, path)
-    lines = fold([f"{plural(system['not_run'], 'trial')} not run, so no curve and no interval of the whole; to "
-                  f"resume{':' if command else ', give the bench.py command of the log again'}"], term)
+    words, command = resume_words(system, path)
+    lines = fold([f"{plural(system['not_run'], 'trial')} not run, so no curve and no interval of the whole; {words}"], term)
     lines += [f"  {command}"] if command else []
     if rounds:
         trials = plural(system["cases"] * rounds, "trial")
@@ -739,6 +751,41 @@ def cost_lines(system) -> list:
     return lines
 
 
+def parts_of(system) -> list:
+    """[(its name "2/4", how many trials, {fact: value})] of the parts of a plan whose logs were merged."""
+    shards = dig(system, "provenance", "shards")
+    found = []
+    for one in filter(bench.is_shard, shards if isinstance(shards, list) else ()):
+        facts = {"server versions": dig(one, "server_versions") or None, "begun": dig(one, "started_at")}
+        environment = dig(one, "environment")
+        facts.update(flat("", environment) if isinstance(environment, dict) else ())
+        trials = dig(one, "trials")
+        found.append(("{part}/{of}".format(**one), trials if type(trials) is int else 0,
+                      {key: as_text(value) for key, value in facts.items() if value is not None}))
+    return found
+
+
+def part_notes(system) -> list:
+    """Which parts of a plan were merged, in what their surroundings differ, and what they lack, a text each."""
+    parts, differing = parts_of(system), {}
+    if not parts:
+        return []
+    for name, _, facts in parts:
+        for key, value in facts.items():
+            differing.setdefault(key, {}).setdefault(value, []).append(name)
+    found = [f"merged from {plural(len(parts), 'log')} of parts of the plan: {', '.join(name for name, _, _ in parts)}"]
+    found += [f"the parts differ in {key}: " + "; ".join(f"{value} ({', '.join(names)})" for value, names in values.items())
+              for key, values in differing.items() if len(values) > 1 and key != "begun"]
+    every, ran = {name.partition("/")[2] for name, _, _ in parts}, Counter()
+    for name, trials, _ in parts:
+        ran[name] += trials
+    of, trials = int(every.pop()), system["trials_per_case"]
+    lacks = {f"{part}/{of}": system["cases"] * len(bench.rounds_of(trials, {"part": part, "of": of})) - ran[f"{part}/{of}"]
+             for part in range(1, of + 1 if not every and of <= trials else 1)}
+    told = [f"{plural(count, 'trial')} of part {name}" for name, count in lacks.items() if count > 0]
+    return found + [f"not run: {', '.join(told)}"] * bool(told)
+
+
 def notes(system) -> list:
     """What a reader must know of how the trials came about, a text each."""
     found, ran_on = [], system["runtimes"]
@@ -763,6 +810,7 @@ def notes(system) -> list:
         done = "left out to be run again" if system["not_run"] else "run again"
         found.append(f"{plural(again, 'trial')} {'was' if again == 1 else 'were'} {done}: "
                      "there was no reply the first time")
+    found += part_notes(system)
     steps = dig(system, "provenance", "extended")
     found += ["extended to {} trials a case after {} trials, at {}".format(*(as_text(dig(step, key)) for key in (
         "trials", "after", "at"))) for step in (steps if isinstance(steps, list) else ())]
@@ -924,17 +972,22 @@ def format_failures(system, record, cases, term, only=None) -> list:
 
 def log_sources(path, args) -> tuple:
     """(task, case set) of a log: its own, or what the command line names or has graded anew."""
-    with bench.open_log(path) as file:
-        header = bench.reader_of(file, path).header
-        return bench.grading_sources(path, header, args.task, args.cases, args.regrade, bench.warn)
+    return bench.grading_sources(path, bench.header_of(path), args.task, args.cases, args.regrade, bench.warn)
 
 
-def read_records(paths, args) -> tuple:
-    """(the run record of each path, {case id: case} of their cases where a log or --failures tells them)."""
-    records = [bench.graded_log(path, *log_sources(path, args), args.regrade) if bench.is_log(path) else harness.read_json(path)
-               for path in paths]
-    for path, record in zip(paths, records):
-        bench.warn_of_ties(path, getattr(record, "faults", []), bench.warn)
+def read_record(paths, args):
+    """The record of a log or of logs of parts of one plan, or the run record that a file holds."""
+    path = paths[0]
+    if not bench.is_log(path):
+        return harness.read_json(path)
+    record = bench.graded_logs(paths, *log_sources(path, args), args.regrade)
+    bench.warn_of_ties(path, record.faults, bench.warn)
+    return record
+
+
+def read_records(groups, args) -> tuple:
+    """(the run record of each group of paths, {case id: case} of their cases where a log or --failures tells them)."""
+    records = [read_record(paths, args) for paths in groups]
     asked = getattr(records[0], "asked", {})
     if args.failures and not asked:
         case_set = harness.load_plan(args.task or "triage_task", args.cases)[1]
@@ -1681,10 +1734,10 @@ def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
     steady = f"<p>{bench.steady_words(system)}</p>"
     if not system["pass_rate"]:
-        command = bench.resume_command(system)
-        again = f": <code>{isolated(command)}</code>" if command else ", give the bench.py command of the log again."
+        words, command = resume_words(system)
+        again = f" <code>{isolated(command)}</code>" if command else "."
         return (f'{steady}\n<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
-                f"no interval of the whole. To resume{again}</p>")
+                f"no interval of the whole. {words[0].upper()}{words[1:]}{again}</p>")
     words, share = bench.rate_words(system).split(": ")
     told = [f"95 % interval for {what}: {span(interval) if interval else why}" if not number or of == rates(system)[0][2]
             else f"{what}: {won} of {of}, {won / of:.3f}; 95 % interval {span(interval) if interval else why}"
@@ -1720,6 +1773,8 @@ def run_words(system) -> list:
     began, sources = (dig(system, "provenance", key) for key in ("started_at", "from"))
     sources = sources if isinstance(sources, list) else ()
     lines = [f"begun {as_text(began)}"] * bool(began)
+    lines += [f"part {name}: {plural(trials, 'trial')}, {', '.join(f'{key} {value}' for key, value in facts.items())}"
+              for name, trials, facts in parts_of(system)]
     lines += [f"trials taken over from another log, sha256 {as_text(dig(one, 'sha256'))[:12]}" for one in sources]
     return lines + [f"{RUNTIMES[key]}: {value} ({plural(count, 'trial')})"
                     for key, counts in system["runtimes"].items() for value, count in counts.items()]
@@ -2150,8 +2205,6 @@ def parse_args(argv):
         parser.error("a run or log has an empty name: is a variable unset?")
     if args.margin is not None and args.no_worse_than is None:
         parser.error("--margin needs --no-worse-than: the baseline that it is measured from")
-    if len(args.runs) > 1 and any(Path(path).suffix.lower() == ".svg" for path in args.out):
-        parser.error("argument --out: an .svg shows one system: give one run, or an .html for all of them")
     if args.excel and csv_text not in map(format_of, args.out):
         parser.error("--excel needs --out with a name that ends in .csv")
     read = {os.path.realpath(path) for path in (*args.runs, args.cases, args.no_worse_than) if path}
@@ -2185,7 +2238,7 @@ def format_report(report, records, asked, args, term) -> list:
                  for system, record in zip(report["systems"], records)]
     else:
         parts = [format_system(system, record, term, path)
-                 for system, record, path in zip(report["systems"], records, args.runs)]
+                 for system, record, path in zip(report["systems"], records, args.firsts)]
         parts += [format_comparison(comparison, term) for comparison in report["comparisons"]]
         parts += [format_planning(system, term) for system in report["systems"] if args.plan]
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
@@ -2234,12 +2287,16 @@ def check_there(paths) -> None:
 
 def made_report(args) -> tuple:
     """(the report, with what it was made of and how, the records, {case id: case})."""
-    paths = args.runs + ([args.no_worse_than] if args.no_worse_than else [])
-    check_there(paths if args.runs else [])
-    sources = [{"sha256": harness.file_sha256(path)} for path in paths]
-    records, asked = read_records(paths, args)
+    baseline = [args.no_worse_than] if args.no_worse_than else []
+    check_there(args.runs + baseline if args.runs else [])
+    groups = bench.in_groups(args.runs)
+    args.firsts = [paths[0] for paths in groups]
+    if len(groups) > 1 and any(Path(path).suffix.lower() == ".svg" for path in args.out):
+        raise harness.UsageError("argument --out: an .svg shows one system: give one run, or an .html for all of them")
+    sources = [{"sha256": harness.file_sha256(path)} for path in args.runs + baseline]
+    records, asked = read_records([*groups, baseline] if baseline else groups, args)
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
-    report = build_report(records, paths, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
+    report = build_report(records, args.firsts + baseline, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
     options = {**{name: getattr(args, name) for name in REMADE}, "min": [text for text, *_ in args.min],
                "no_worse_than": bool(args.no_worse_than)}
     report.update(gates=gates(report, records, args), harness=harness.identity(), sources=sources,
@@ -2269,7 +2326,7 @@ def remade(claimed, args) -> tuple:
     """(a report or run record made anew of the runs given, findings in these); RunError where it cannot be made."""
     if "results" in claimed:
         task, case_set = log_sources(args.runs[0], args)
-        return harness.replay(bench.to_recording(args.runs[0], case_set), task, case_set), []
+        return harness.replay(bench.to_recording(args.runs, case_set), task, case_set), []
     if claimed.get("report_version") != REPORT_VERSION:
         return None, harness.findings({"report_version": claimed.get("report_version")}, {"report_version": REPORT_VERSION})
     sources, said = claimed.get("sources"), io.StringIO()
@@ -2286,7 +2343,7 @@ def remade(claimed, args) -> tuple:
     if {"MALFORMED", "MISSING_TRIAL"} & {kind for kind, _ in found}:
         return None, found
     report, records, _ = made_report(again)
-    return report, found + [(kind, f"{path}: {text}") for path, record in zip(args.runs, records) for kind, text in (
+    return report, found + [(kind, f"{path}: {text}") for path, record in zip(again.firsts + args.runs[-1:], records) for kind, text in (
         *(("MALFORMED", fault) for fault in getattr(record, "faults", ())), *harness.plan_findings(record))]
 
 

@@ -1522,6 +1522,171 @@ class Extending(InFolder):
         self.assertIn("note: extended to 12 trials a case after 9 trials, at 20", out)
 
 
+class Shards(InFolder):
+    CASES = case_set("one", "two", "three")
+
+    def setUp(self):
+        super().setUp()
+        self.loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def part(self, part, of=3, trials=7, system=None, name=None, loaded=None, **options):
+        """The log of one part of a plan, which has been run."""
+        path = self.folder / (name or f"{part}-of-{of}.jsonl")
+        bench.run_bench(system or Scripted(lambda case, trial: {**GOOD, "needs_human": trial % 2 == 1}), loaded or self.CASES, ["development"], trials,
+                        path, shard={"part": part, "of": of}, task=triage_task, **options)
+        return path
+
+    def graded(self, *paths, loaded=None):
+        return bench.graded_logs(list(paths), triage_task, loaded or self.CASES, False)
+
+    def test_each_part_is_whole_rounds_and_all_parts_are_the_plan(self):
+        logs = [self.part(part) for part in (1, 2, 3)]
+        trials = [[row["trial"] for row in bench.read_log(log)[1]] for log in logs]
+        self.assertEqual(trials, [[0, 0, 0, 3, 3, 3, 6, 6, 6], [1, 1, 1, 4, 4, 4], [2, 2, 2, 5, 5, 5]])
+        self.assertEqual([bench.read_log(log)[0]["shard"] for log in logs], [{"part": part, "of": 3} for part in (1, 2, 3)])
+
+    def test_a_part_is_resumed_as_itself_only(self):
+        log = self.part(2)
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[:4]))
+        self.part(2)
+        self.assertEqual(len(bench.read_log(log)[1]), 6)
+        self.assert_refused('shard.part is 2 in the log, 3 now', self.part, 3, name=log.name)
+        self.assert_refused('shard is {"part": 2, "of": 3} in the log, null now', bench.run_bench, Scripted(), self.CASES, ["development"], 7, log)
+        log.write_bytes(lines[0].replace(b'"part": 2', b'"part": 1') + b"".join(lines[1:]))
+        self.assert_refused("line 2: trial 1 is not of the plan", bench.read_log, log)
+        for shard in (b'{"part": 4, "of": 3}', b'{"part": 0, "of": 3}', b'{"part": true, "of": 3}', b'[2, 3]', b'{"of": 3}'):
+            log.write_bytes(lines[0].replace(b'{"part": 2, "of": 3}', shard))
+            self.assert_refused("line 1: shard does not say which part of the plan it is", bench.read_log, log)
+
+    def test_merged_parts_report_what_one_run_does_in_whatever_order(self):
+        system = lambda: model_triage.Bayes()
+        parts = [self.part(part, trials=5, system=system(), loaded=self.loaded) for part in (1, 2, 3)]
+        bench.run_bench(system(), self.loaded, ["development"], 5, self.log, task=triage_task)
+        whole = self.graded(self.log, loaded=self.loaded)
+        hashes = set()
+        for order in itertools.permutations(parts):
+            merged = self.graded(*order, loaded=self.loaded)
+            one, other = report.system_report(whole), report.system_report(merged)
+            for key in ("verdicts", "per_case", "curve", "pass_rate", "flaky_cases", "not_run", "failures_by_check"):
+                self.assertEqual({**one, "per_case": 0}.get(key), {**other, "per_case": 0}.get(key), key)
+            self.assertEqual([[row["output"] for row in rows] for _, rows in report.case_rows(merged)],
+                             [[row["output"] for row in rows] for _, rows in report.case_rows(whole)])
+            hashes.add(merged.manifest["recording_sha256"])
+        recording = bench.to_recording(list(reversed(parts)), self.loaded)
+        self.assertEqual(hashes, {harness.recording_sha256(recording)})
+        self.assertEqual([shard["trials"] for shard in recording["provenance"]["shards"]], [18, 18, 9])
+        self.assertNotIn("command", recording["provenance"])
+
+    def test_a_trial_in_two_logs_counts_once_and_two_results_are_refused(self):
+        parts = [self.part(1, 2), self.part(2, 2)]
+        copy_of = self.part(1, 3, name="again.jsonl")
+        merged = self.graded(*parts, copy_of)
+        self.assertEqual((merged.told(), sum(merged.setups.values())), (21, 21))
+        liar = self.part(1, 3, name="liar.jsonl", system=Scripted())
+        text = f'trial 3 of case "one" has one result in {liar} and another in {parts[1]}: a trial counts once'
+        self.assert_refused(text, self.graded, liar, *parts)
+        self.assert_refused("a trial counts once", bench.to_recording, [liar, *parts], self.CASES)
+        self.assert_refused("a trial counts once", bench.run_bench, Scripted(), self.CASES, ["development"], 7, self.log, sources=[liar, *parts])
+
+    def test_logs_of_another_plan_are_refused(self):
+        first = self.part(1)
+        for name, options, key in (("a", {"trials": 8}, "trials is 7 there, 8 here"), ("b", {"loaded": case_set("one", "two")}, "case_set_sha256 is "),
+                                   ("c", {"system": Scripted(model="scripted@2")}, 'system.model is "m" there, "scripted@2" here')):
+            other = self.part(2, name=name, **options)
+            for function in (self.graded, lambda *paths: bench.to_recording(list(paths))):
+                self.assert_refused(key, function, other, first)
+
+    def test_what_no_log_holds_is_not_run_and_the_parts_that_lack_it_are_named(self):
+        self.part(1, hardware="desk"), self.part(2, hardware="rack", budget_s=1.5, clock=steps(0, 0, 1, 1, 1, 1, 2))
+        done = report_on(*sorted(self.folder.glob("*-of-3.jsonl")), "--cases", self.write("cases.json", json.dumps(
+            {"name": "small", "cases": self.CASES["cases"]})))
+        self.assertEqual(done.status, 0, done.err)
+        logged = len(bench.read_log(self.folder / "2-of-3.jsonl")[1])
+        self.assertIn("not run, so no curve and no interval of the whole; run the parts that\n  lack them\n", done.out)
+        self.assertIn("note: merged from 2 logs of parts of the plan: 1/3, 2/3\n", done.out)
+        self.assertIn("note: the parts differ in hardware: desk (1/3); rack (2/3)\n", done.out)
+        self.assertIn(f"note: not run: {6 - logged} trials of part 2/3, 6 trials of part 3/3\n", done.out)
+
+    def test_a_part_alone_says_what_it_is(self):
+        for words in (("--shard", "2/2"), ("--shard", "1/2", "--budget-s", "0")):
+            status, out, _ = self.in_folder(bench, "--trials", "4", *words)
+            self.assertEqual(status, 0)
+        report_line, parts_line = self.in_folder(bench, "--trials", "4", "--shard", "2/2")[1].splitlines()[-2:]
+        self.assertTrue(report_line.endswith("report.py runs/bayes-2-of-2.jsonl"))
+        self.assertTrue(parts_line.startswith("parts   python3 ") and parts_line.endswith("report.py runs/bayes-*-of-2.jsonl"))
+        self.assertIn("part 2 of 2 of the plan is whole: report it with the logs of the other parts",
+                      " ".join(self.in_folder(report, "runs/bayes-2-of-2.jsonl")[1].split()))
+        log = self.folder / "runs" / "bayes-2-of-2.jsonl"
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+        self.assertIn("bench.py --trials 4 --shard 2/2\n", self.in_folder(report, "runs/bayes-2-of-2.jsonl")[1])
+
+    def in_folder(self, module, *words):
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            return called(module, *words)
+        finally:
+            os.chdir(before)
+
+    def test_parts_are_converted_taken_over_and_compared_as_one(self):
+        for part in (1, 2):
+            self.in_folder(bench, "--trials", "3", "--shard", f"{part}/2")
+        logs = ["runs/bayes-1-of-2.jsonl", "runs/bayes-2-of-2.jsonl"]
+        status, out, _ = self.in_folder(bench, "--convert", "r.json", "--log", logs[1], "--log", logs[0])
+        self.assertEqual(status, 0)
+        self.assertEqual(sum("output" in one for rows in json.loads((self.folder / "r.json").read_text())["responses"].values() for one in rows), 21)
+        self.assertIn("already logged 27, ran 0", self.in_folder(bench, "--trials", "3", "--from", logs[0], "--from", logs[1])[1])
+        status, out, _ = self.in_folder(report, *logs, "runs/bayes.jsonl", "--out", "x.html")
+        self.assertIn("bayes (1) against bayes (2), trials paired by number\n", out)
+        self.assertEqual(self.in_folder(report, *logs, "--out", "x.svg")[0], 0)
+        self.assertEqual(self.in_folder(report, *logs, "runs/bayes.jsonl", "--out", "y.svg")[0], 2)
+        self.assertEqual(self.in_folder(bench, "--trials", "3", "--log", logs[0], "--log", logs[1])[0], 2)
+
+    def test_parts_are_extended_each_by_itself(self):
+        for trials in (3, 5):
+            logs = [self.part(part, 2, trials=trials, extend=True) for part in (1, 2)]
+        merged = self.graded(*logs)
+        self.assertEqual((merged.told(), merged.trials), (15, 5))
+        self.assertEqual([shard["extended"][0]["after"] for shard in merged.manifest["provenance"]["shards"]], [6, 3])
+
+    def test_the_schedulers_say_which_part_it_is(self):
+        def slurm(index, first, last, count, step=1):
+            return {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in zip(("ID", "MIN", "MAX", "COUNT", "STEP"), (index, first, last, count, step))}
+        for text, variables, told in (
+                ("2/8", {}, (2, 8)), ("auto", slurm(1, 1, 8, 8), (1, 8)), ("auto", slurm(8, 1, 8, 8), (8, 8)), ("auto", slurm(0, 0, 7, 8), (1, 8)),
+                ("auto", slurm(4, 0, 6, 4, 2), (3, 4)), ("auto/4", slurm(4, 0, 6, 4, 2), (3, 4)), ("auto/3", {"JOB_COMPLETION_INDEX": "0"}, (1, 3)),
+                ("auto/3", {"JOB_COMPLETION_INDEX": "2"}, (3, 3)), ("auto/3", {"PARALLEL_SEQ": "3", "PARALLEL_JOBSLOT": "1"}, (3, 3)),
+                ("auto", {}, "none of SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX, PARALLEL_SEQ is set: give I/N"),
+                ("auto", slurm(3, 3, 3, 1), "tell"), ("auto/4", slurm(3, 3, 3, 1), "are not the 4 of auto/4"), ("auto", slurm(3, 1, 7, 3), "are not one range"),
+                ("auto", {"SLURM_ARRAY_TASK_ID": "3"}, "SLURM_ARRAY_TASK_MIN is '', not a number"), ("auto", {"PARALLEL_SEQ": "1"}, "give auto/N"),
+                ("auto", {"JOB_COMPLETION_INDEX": "1"}, "give auto/N"), ("auto/2", {"PARALLEL_SEQ": "3"}, "is part 3 of 2"),
+                ("auto/2", {"PARALLEL_SEQ": "x"}, "not a number"), ("auto/2", {**slurm(1, 1, 2, 2), "PARALLEL_SEQ": "1"}, "are both set"),
+                ("0/2", {}, "is part 0 of 2: parts go from 1 to 2"), ("3/2", {}, "is part 3 of 2"), ("2", {}, "is none of I/N, auto and auto/N"), ("1/0", {}, "is part 1 of 0")):
+            with self.subTest(text=text, variables=variables), mock.patch.dict(os.environ, variables):
+                if isinstance(told, tuple):
+                    self.assertEqual(bench.shard_text(text), dict(zip(("part", "of"), told)))
+                    continue
+                with self.assertRaises(bench.argparse.ArgumentTypeError) as caught:
+                    bench.shard_text(text)
+                self.assertIn(told, str(caught.exception))
+        self.assertIn("12 parts of 10 trials a case leave parts without any", called(bench, "--shard", "1/12")[2])
+
+    def test_a_part_primes_once_since_every_round_has_the_same_order(self):
+        with FakeOllama() as server:
+            bench.run_bench(small(), self.loaded, ["development"], 6, self.log, shard={"part": 2, "of": 2})
+        trials = [chat["options"]["seed"] for chat in server.chats if chat["options"]["num_predict"] == 64]
+        self.assertEqual(trials, [1001] * 7 + [1003] * 7 + [1005] * 7)
+        self.assertEqual(len(server.chats), 2 + len(trials))        # a probe, and what comes before the first trial
+
+    def test_what_a_run_record_claims_of_parts_may_be_anything(self):
+        for odd in (3, [3], [{"part": 1}], [{"part": 1, "of": 10 ** 8, "trials": "x", "environment": [], "server_versions": {"a": 1}}], {"part": 1},
+                    [{"part": 1, "of": 2, "trials": -5, "environment": {"server": [[]]}, "started_at": 4}]):
+            made = run_record({"a": "+.", "b": "+."}, provenance={"shards": odd, "shard": odd})
+            self.assertIn("small", "\n".join(report.notes({**report.system_report(made), "label": "small"})) + "small")
+            page_of(made)
+
+
 class Labels(InFolder):
     TASK = {"name": "mood", "messages": [{"role": "system", "content": "Be short.\nBe kind."}, {"role": "user", "content": "{input}"}],
             "cases": [{"id": "a", "input": "good day", "expect": "fine"}]}
@@ -6469,7 +6634,7 @@ note: 13 trials were run again: there was no reply the first time"""))
 
     def test_a_terminal_with_fewer_lines_ends_with_the_headline(self):
         records = [run_record({"a": "++", "b": "+-"}, name) for name in ("one", "two")]
-        made, args = report.build_report(records), SimpleNamespace(failures=False, runs=["one.json", "two.json"], out=[], regrade=False, plan=None)
+        made, args = report.build_report(records), SimpleNamespace(failures=False, runs=["one.json", "two.json"], firsts=["one.json", "two.json"], out=[], regrade=False, plan=None)
         term = bench.Terminal(80, False, bench.ASCII_GLYPHS)
         with mock.patch.object(report, "next_command", lambda args: "next: this"):
             whole = report.format_report(made, records, {}, args, term)
@@ -7985,7 +8150,7 @@ class TheReadme(InFolder):
         known = set()
         for name in ("bench.py", "report.py"):
             known |= set(re.findall(r"--[a-z][a-z-]+", script(name, "--help").stdout))
-        known |= {"--recording"}
+        known |= {"--recording", "--array"}     # of harness.py, of Slurm
         self.assertEqual(set(re.findall(r"--[a-z][a-z-]+", text)) - known, set())
         self.assertEqual(known - set(re.findall(r"--[a-z][a-z-]+", text)) - {"--help", "--version", "--task", "--cases", "--color", "--case", "--failures", "--regrade"}, set())
 
