@@ -382,7 +382,8 @@ def costs(record, prices=None) -> dict:
         "eval_count", "eval_duration_s", "total_duration_s", "recorded_latency_s", "load_duration_s"))
     speeds = [tokens / time for tokens, time in zip(made, spent) if tokens == tokens and time == time and time]    # no NaN
     # What the server says it worked has none of our pauses and retries in it.
-    model = [(total if total == total else whole) - part for total, whole, part in compress(zip(worked, latency, load), record.outputs)]
+    timed = compress(zip(worked, latency, load), record.outputs)
+    model = [(total if total == total else whole) - part for total, whole, part in timed]
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
             "tokens_per_s": speed(speeds),
             "time_s": time_spent(record),
