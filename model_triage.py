@@ -4,6 +4,8 @@
     model_triage:gemma         gemma4:e2b, pinned to the digest b37049369adf
     model_triage:qwen          qwen3.5:0.8b, pinned to the digest de63045f2975
     model_triage:llama3.2:3b   any other Ollama tag, with the digest that is installed now
+    UrlChat(url, name)         a model behind OpenAI's chat completions, which nothing pins
+    Command(words)             any program; a fresh folder for each trial where it works with files
 
 OLLAMA_HOST says where the server is, read as `ollama` itself reads it; without it, 127.0.0.1:11434.
 Proxy settings never apply to it.
@@ -19,6 +21,9 @@ A trial is one POST /api/chat on a connection that is kept open. What can come o
     ServerError         HTTP 500; what the server said is the message
     BadReply            an answer that is not Ollama's, or a connection that broke
     TimeoutError        no whole answer within the trial's time
+    CommandFailed       a program's exit status was not 0
+    CommandKilled       a signal ended it
+    OutputTooLong       it wrote more than a reply can be
     Rejection           the message is blank or no text; no model was asked
     SystemDown          no trial could run; the message says what to do
 """
@@ -107,7 +112,7 @@ TAG = re.compile(r"(?:[\w.-]+(?::[0-9]+)?/)?(?:[\w.-]+/)*[\w.-]+(?::[\w.-]+)?", 
 
 
 class ReplyError(RuntimeError):
-    """A trial that reached the server and brought no usable answer; metadata tells what is known of it."""
+    """A trial that reached the system and brought no usable answer; metadata tells what is known of it."""
 
 
 class TruncatedReply(ReplyError):
@@ -1928,6 +1933,11 @@ class Command:
             except (ReplyError, TimeoutError, ValueError) as error:
                 error.metadata = {**facts, **told}
                 raise
+
+    def advice(self, error_name: str):
+        """What to change where trials end as that error; None where nothing is known to help."""
+        return {"TimeoutError": f"try --timeout-s {5 * self.timeout_s:g}", "CommandFailed": "the log has the end of what it said, as stderr",
+                "JSONDecodeError": "have it print JSON and nothing else"}.get(error_name)
 
     def close(self) -> None:
         """End the commands that run in other threads, and remove their folders."""

@@ -5773,6 +5773,15 @@ class AnyProgram(InFolder):
         self.assertIn("already logged 4, ran 0", called(bench, *words)[1])
         self.assertIn("2 cases x 2 trials: 2 passed, 2 failed", called(report, self.log)[1])
 
+    def test_the_task_in_the_readme_grades_as_it_says(self):
+        text = (HERE / "README.md").read_text(encoding="utf-8")
+        source = re.search(r'^```json\n(\{"name": "code".*?)^```$', text, re.MULTILINE | re.DOTALL)[1]
+        document = json.loads(source.replace("python3", shlex.quote(Path(sys.executable).as_posix())))
+        task, cases = harness.load_plan(str(self.write("code.json", json.dumps(document))))
+        for returned, verdict in (("a + b", "pass"), ("a - b", "fail")):
+            system = self.command(f"open('add.py', 'w').write('def add(a, b): return {returned}')").asking(task.asked)
+            self.assertEqual(harness.grade(task, cases["cases"][0], harness.attempt(system, cases["cases"][0], 0))[0], verdict)
+
     def test_a_case_that_is_tested_otherwise_is_another_case_to_a_later_plan(self):
         plain = bench.input_hash(case())
         self.assertEqual(plain, harness.sha256(harness.canonical("text of one"))[:16])
