@@ -1871,27 +1871,18 @@ def html_page(report: dict, records: list) -> str:
     return "\n".join(part for part in parts if part)
 
 
-# Formats: each the text of a report, or its pieces, so that no more than one case is in the memory
+# Formats for other programs
 
-def json_text(report, records, args) -> str:
-    return harness.indented(report) + "\n"
-
-
-def page_text(report, records, args) -> str:
-    return html_page(report, records)
-
-
-def picture_text(report, records, args) -> str:
-    return svg_picture(report["systems"][0], records[0])
+MOST_MARKDOWN, MOST_LINES, MOST_LISTED = 59_900, 120, 20      # bytes; GitHub takes no comment over 65,536
+MOST_SPANS = 400        # in a line, which then stays under the 1 MiB that OpenTelemetry's collector reads of one
+CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in",
+               "tokens_out", "reply")
 
 
 def case_outcome(case, passes, trials) -> str:
     """The element that tells how a case ends as a test, "" where it passes; what could still pass has not failed."""
-    if passes(case["pass"], trials):
-        return ""
-    if passes(case["pass"] + case["not_run"], trials):
-        return "skipped"
-    return "error" if passes(case["pass"] + case["incomplete"], trials) else "failure"
+    open_ones = {"": 0, "skipped": case["not_run"], "error": case["incomplete"]}
+    return next((end for end, more in open_ones.items() if passes(case["pass"] + more, trials)), "failure")
 
 
 def case_reasons(record, where) -> list:
@@ -1948,12 +1939,6 @@ def junit_text(report, records, args):
     yield "</testsuites>\n"
 
 
-MOST_MARKDOWN, MOST_LINES, MOST_LISTED = 59_900, 120, 20      # bytes, GitHub takes no comment over 65,536
-MOST_SPANS = 400        # in a line, which then stays under the 1 MiB that OpenTelemetry's collector reads of one
-CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason", "seed", "latency_s", "tokens_in",
-               "tokens_out", "reply")
-
-
 def cell(value):
     """A value in a table: a text that no spreadsheet takes for a formula, with no control but its line breaks."""
     if value is None or is_number(value):
@@ -1978,56 +1963,51 @@ def csv_text(report, records, args):
             yield page.getvalue()
 
 
-def fence(text, least) -> str:
-    """More backticks than stand together in a text."""
-    return "`" * max([least, *(len(found) + 1 for found in re.findall("`+", text))])
-
-
-def coded(text) -> str:
-    """Anybody's text inside a sentence of Markdown as code, in which nothing is markup, a link or a mention."""
-    text = shortened(text, 300)
-    return f"{fence(text, 1)} {text} {fence(text, 1)}"
+def coded(text, before=" ", after=" ", least=1) -> str:
+    """Printable text as code of Markdown, in which nothing is markup, a link or a mention: more backticks than are in it."""
+    fence = "`" * max([least, *(len(found) + 1 for found in re.findall("`+", text))])
+    return f"{fence}{before}{text}{after}{fence}"
 
 
 def block(lines) -> str:
     """Lines of printable text, not too many, as a block of code."""
-    text = "\n".join([*lines[:MOST_LINES], *[f"… {len(lines) - MOST_LINES} more lines"] * (len(lines) > MOST_LINES)])
-    return f"{fence(text, 3)}text\n{text}\n{fence(text, 3)}\n"
+    lines = [*lines[:MOST_LINES], *[f"… {len(lines) - MOST_LINES} more lines"] * (len(lines) > MOST_LINES)]
+    return coded("\n".join(lines), "text\n", "\n", 3) + "\n"
 
 
 def gate_list(verdict) -> str:
     """A gate as an item of a list, with the first of the cases that keep it from being met."""
-    head, *cases = format_gates([verdict], PLAIN)
-    rest = f"  - and {plural(len(cases) - MOST_LISTED, 'more case')}\n" if len(cases) > MOST_LISTED else ""
-    return f"- {coded(head)}\n" + "".join(f"  - {coded(case.strip())}\n" for case in cases[:MOST_LISTED]) + rest
+    head, *cases = (coded(shortened(line.strip(), 300)) for line in format_gates([verdict], PLAIN))
+    rest = [f"and {plural(len(cases) - MOST_LISTED, 'more case')}"] * (len(cases) > MOST_LISTED)
+    return "\n  - ".join([f"- {head}", *cases[:MOST_LISTED], *rest]) + "\n"
 
 
 def markdown_text(report, records, args) -> str:
-    """A report for a pull request or a job's summary, which keeps its limit whatever it tells: what is met, then the rest."""
-    term, (heads, rows), systems = bench.Terminal(96, False, bench.VERDICT_GLYPHS), glance(report["systems"]), report["systems"]
-    rows = [[coded(system["label"].replace("|", "¦")), *row] for system, row in zip(systems, rows)]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
-    wanted = [(0, f"# {coded(report['case_set']['name'])}\n\n{table}\n")]
-    for system, record, path in zip(systems, records, getattr(args, "runs", None) or [""] * len(records)):
-        wanted += [(2, f"## {coded(system['label'])}\n\n"), (2, block(format_system(system, record, term, path)) + "\n")]
-    wanted += [(1, block(format_comparison(comparison, term)) + "\n") for comparison in report["comparisons"]]
-    wanted += [(0, gate_list(verdict)) for verdict in report["gates"]]
+    """A report for a pull request or a job's summary that keeps its limit, whatever it tells: gates before the rest."""
+    term, systems = bench.Terminal(96, False, bench.VERDICT_GLYPHS), report["systems"]
+    names = [coded(shortened(name, 300)) for name in (report["case_set"]["name"], *(one["label"] for one in systems))]
+    heads, rows = glance(systems)
+    rows = [heads, ["---"] * len(heads), *([name.replace("|", "¦"), *row] for name, row in zip(names[1:], rows))]
+    parts = [(0, f"# {names[0]}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n")]
+    for name, system, record, path in zip(names[1:], systems, records, args.runs):
+        parts.append((2, f"## {name}\n\n{block(format_system(system, record, term, path))}\n"))
+    parts += [(1, block(format_comparison(comparison, term)) + "\n") for comparison in report["comparisons"]]
+    parts += [(0, gate_list(verdict)) for verdict in report["gates"]]
     room, kept = MOST_MARKDOWN, {}
-    for place in sorted(range(len(wanted)), key=lambda place: wanted[place][0]):
-        text = wanted[place][1]
+    for place, (_, text) in sorted(enumerate(parts), key=lambda part: part[1][0]):
         if len(text.encode()) <= room:
             kept[place], room = text, room - len(text.encode())
-    missing = len(wanted) - len(kept)
-    return "".join(kept[place] for place in sorted(kept)) + f"\nToo long for this page: {plural(missing, 'part')}.\n" * bool(missing)
+    rest = len(parts) - len(kept)
+    return "".join(kept[place] for place in sorted(kept)) + f"\nToo long for this page: {plural(rest, 'part')}.\n" * bool(rest)
 
 
 def nanoseconds(text):
     """A time of a log in nanoseconds since 1970, or None."""
     try:
         found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        passed = found.replace(tzinfo=found.tzinfo or timezone.utc) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    except (TypeError, ValueError, OverflowError):
         return None
-    passed = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)) - datetime(1970, 1, 1, tzinfo=timezone.utc)
     return passed // timedelta(microseconds=1) * 1000 if 0 <= passed.days < 200 * 365 else None
 
 
@@ -2051,15 +2031,14 @@ def otlp_span(ids, name, kind, times, facts) -> dict:
 
 def called_facts(system, told) -> dict:
     """What OpenTelemetry's conventions for generative models tell of a call, without what was asked and answered."""
-    options, reason = dig(system, "options"), told.get("done_reason")
-    asked = {key: dig(options, option) for key, option in (("temperature", "temperature"), ("max_tokens", "num_predict"),
-                                                           ("top_p", "top_p"), ("top_k", "top_k"))}
-    provider = "openai" if dig(options, "url") else "ollama" if is_number(dig(options, "num_ctx")) else system["name"]
+    options, reason = system.get("options"), told.get("done_reason")
+    asked = {name: dig(options, name) for name in ("temperature", "top_p", "top_k")}
+    provider = "openai" if dig(options, "url") else "ollama" if dig(options, "num_ctx") else system["name"]
     return {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": system["name"],
-            "gen_ai.request.seed": told.get("seed"),
-            **{f"gen_ai.request.{key}": value if key == "max_tokens" else float(value)
-               for key, value in asked.items() if is_number(value) and abs(value) < 1e300},
-            "gen_ai.output.type": "json" if dig(system, "schema") else None,
+            "gen_ai.request.seed": told.get("seed"), "gen_ai.request.max_tokens": dig(options, "num_predict"),
+            **{f"gen_ai.request.{name}": float(value) for name, value in asked.items()
+               if is_number(value) and abs(value) < 1e300},
+            "gen_ai.output.type": "json" if system.get("schema") else None,
             "gen_ai.usage.input_tokens": told.get("prompt_eval_count"), "gen_ai.usage.output_tokens": told.get("eval_count"),
             "gen_ai.response.finish_reasons": [reason] if isinstance(reason, str) else None}
 
@@ -2087,27 +2066,30 @@ def otlp_text(report, records, args):
     suite = report["case_set"]["name"]
     for number, (system, record) in enumerate(zip(report["systems"], map(compact, records))):
         trace = harness.sha256(f"{system['recording_sha256']} {number}")
-        root, times = trace[32:48], []
+        run, times = (trace[:32], trace[32:48]), []
 
         def line(spans):
-            return json.dumps({"resourceSpans": [{
-                "resource": {"attributes": [{"key": "service.name", "value": otlp_value(system["label"])}]},
-                "scopeSpans": [{"scope": {"name": "bench.py", "version": bench.BENCH_VERSION}, "spans": spans}]}]}) + "\n"
+            resource = {"attributes": [{"key": "service.name", "value": otlp_value(system["label"])}]}
+            scope = {"scope": {"name": "bench.py", "version": bench.BENCH_VERSION}, "spans": spans}
+            times.extend(int(span[key]) for span in spans for key in ("startTimeUnixNano", "endTimeUnixNano"))
+            return json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}, separators=(",", ":")) + "\n"
 
         for name, rows in case_rows(record):
-            spans = [trial_span((trace[:32], harness.sha256(f"{trace} {row['trial']} {name}")[:16], root),
-                                system["system"], suite, row) for row in rows if has_run(row)]
-            times += [int(span[key]) for span in spans for key in ("startTimeUnixNano", "endTimeUnixNano")]
-            yield from (line(spans[start:start + MOST_SPANS]) for start in range(0, len(spans), MOST_SPANS))
-            times = [min(times), max(times)] if times else []
+            ran = list(filter(has_run, rows))
+            for start in range(0, len(ran), MOST_SPANS):
+                yield line([trial_span((run[0], harness.sha256(f"{trace} {row['trial']} {name}")[:16], run[1]),
+                                       system["system"], suite, row) for row in ran[start:start + MOST_SPANS]])
         if times:
-            facts = {"test.suite.name": suite, "benchmark.model": system["system"].get("model"),
-                     "benchmark.trials": record.trials, **{f"benchmark.{word.replace(' ', '_')}": record.count(word) for word in ENDS}}
-            yield line([otlp_span((trace[:32], root), f"benchmark {system['label']}", 1, times, facts)])
+            counts = {f"benchmark.{word.replace(' ', '_')}": record.count(word) for word in ENDS}
+            facts = {"test.suite.name": suite, "benchmark.model": system["system"].get("model"), "benchmark.trials": record.trials}
+            yield line([otlp_span(run, f"benchmark {system['label']}", 1, (min(times), max(times)), {**facts, **counts})])
 
 
-FORMATS = {".json": json_text, ".html": page_text, ".svg": picture_text, ".xml": junit_text, ".csv": csv_text,
-           ".md": markdown_text, ".otlp.jsonl": otlp_text}
+# What writes the format that a name's end asks for: the text of a report, or its pieces.
+FORMATS = {".json": lambda report, records, args: harness.indented(report) + "\n",
+           ".html": lambda report, records, args: html_page(report, records),
+           ".svg": lambda report, records, args: svg_picture(report["systems"][0], records[0]),
+           ".xml": junit_text, ".csv": csv_text, ".md": markdown_text, ".otlp.jsonl": otlp_text}
 
 
 def format_of(path):
