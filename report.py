@@ -1879,6 +1879,10 @@ CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason",
                "tokens_out", "reply")
 
 
+def json_text(report, records, args) -> str:
+    return harness.indented(report) + "\n"
+
+
 def case_outcome(case, passes, trials) -> str:
     """The element that tells how a case ends as a test, "" where it passes; what could still pass has not failed."""
     open_ones = {"": 0, "skipped": case["not_run"], "error": case["incomplete"]}
@@ -2086,7 +2090,7 @@ def otlp_text(report, records, args):
 
 
 # What writes the format that a name's end asks for: the text of a report, or its pieces.
-FORMATS = {".json": lambda report, records, args: harness.indented(report) + "\n",
+FORMATS = {".json": json_text,
            ".html": lambda report, records, args: html_page(report, records),
            ".svg": lambda report, records, args: svg_picture(report["systems"][0], records[0]),
            ".xml": junit_text, ".csv": csv_text, ".md": markdown_text, ".otlp.jsonl": otlp_text}
