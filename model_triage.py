@@ -1776,8 +1776,10 @@ class Command:
         """The same command, asked something else."""
         return self.remade(asked=asked)
 
-    def configured(self, options=None, think=None, timeout_s=None) -> "Command":
+    def configured(self, options=None, think=None, timeout_s=None, keep_alive=None) -> "Command":
         """The same command with another deadline; RunError for settings of a model."""
+        if keep_alive is not None:
+            raise RunError("keep_alive is Ollama's: a command has no such setting")
         if options or think is not None:
             raise RunError(f"think is {think}: a command has no such setting" if think else
                            f"a command has no options: put {', '.join(options)} among its arguments")

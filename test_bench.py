@@ -4598,6 +4598,7 @@ class KeepAlive(InFolder):
                 small(keep_alive=given)
             self.assertEqual(str(caught.exception), f'keep_alive is "{given}": it takes a time such as 30m or 1h30m, a number of seconds, or -1 for ever')
         for words, message in ((("--model", "m", "--keep-alive", "x"), 'error: --keep-alive is "x": it takes a time such as'),
+                               (("--command", "true", "--keep-alive", "5m"), "error: --keep-alive is Ollama's: a command has no such setting"),
                                (("--keep-alive", "5m"), "error: bayes has no options to set: --option, --think, --timeout-s and --keep-alive are")):
             self.assertIn(message, called(bench, *words)[2])
 
