@@ -2802,8 +2802,10 @@ def try_out(args, system, task, cases) -> int:
     return 0
 
 
-def check(args, system, task, cases) -> int:
+def check(args, system, task, cases, case_set) -> int:
     """Say that the task and its cases are sound, and show the request of the first case that is asked at all."""
+    for text in harness.contamination(case_set, getattr(system, "asked", None), getattr(system, "examples", ())):
+        warn(text)
     asked = [case for case in cases if "expect_rejection" not in case]
     case, named = (asked or cases)[0], "any:" not in args.system if args.system else True
     print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, nothing wrong", "",
@@ -2995,7 +2997,8 @@ def bench(argv=None) -> int:
         warn(f"{args.task}: {text}")
     args, system = runs[0]
     if args.check or args.attempt:
-        return (check if args.check else try_out)(args, system, task, harness.plan(case_set, SPLITS, args.trials))
+        planned = harness.plan(case_set, SPLITS, args.trials)
+        return check(args, system, task, planned, case_set) if args.check else try_out(args, system, task, planned)
     for each, _ in runs:
         each.subset = subset
     set_logs(runs, task)

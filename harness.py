@@ -2,11 +2,16 @@
 
     python3 harness.py run --recording R --out RUN
     python3 harness.py run --recording R --out RUN --task mine.json
+    python3 harness.py check mine.json
 
 grades a recording (what became of every planned trial of every case) with the
 checks of the task, and writes a run record: a manifest, then a row a trial
 with its verdict, which is pass, fail or incomplete. Nothing in it depends on
 the machine, the time or the Python that made it.
+
+check names what makes results doubtful: words that planned cases share with
+held-out ones, with the prompt or with examples, and inputs that stand twice.
+It exits with 1 where it finds any.
 """
 
 import signal
@@ -45,6 +50,7 @@ import threading
 import time
 import traceback
 import warnings
+import zlib
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
@@ -85,6 +91,8 @@ ROW = {"case_id": str, "class": str, "split": str, "trial": int, "verdict": str,
 AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_duration_s", "eval_duration_s",
            "total_duration_s")
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
+# When cases are alike: words in a row, marks of a text's sketch, pairs that are compared at most, share of equal words, lines told.
+RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_TOLD = 8, 32, 2000, 0.9, 20
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
@@ -1389,6 +1397,97 @@ def plan(case_set: dict, splits, trials: int, include_held_out: bool = False) ->
     return cases
 
 
+# Contamination: what cases share with one another and with what a model is shown
+
+def texts_in(value):
+    """Every text of a JSON value, the names of its fields aside."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(item)
+
+
+def words_of(text: str) -> list:
+    """["we", "paid", "twice"] of "We paid TWICE!"."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def runs_of(text: str) -> list:
+    """Each 8 words in a row of a text; of a shorter one of at least 3 words all of them."""
+    words = words_of(text)
+    return [" ".join(words[place:place + RUN_WORDS]) for place in range(max(1, len(words) - RUN_WORDS + 1))] if len(words) > 2 else []
+
+
+def case_name(case) -> str:
+    return f"{'held-out ' * (case['split'] == 'held-out')}case {case['id']}"
+
+
+def shared_runs(cases, asked, examples) -> list:
+    """What planned cases share with held-out ones, and cases with what is asked and the system's examples, as texts."""
+    shown = [("the prompt", piece) for message in (asked or {"messages": ()})["messages"]
+             for piece in PLACEHOLDER.split(message["content"])[::2]]
+    shown += [("an example of the system", text) for text in texts_in(examples)]
+    shown += [(case_name(case), text) for case in cases if case["split"] == "held-out" for text in texts_in(case["input"])]
+    places, found = {}, {}
+    for name, text in shown:
+        for run in runs_of(text):
+            names = places.setdefault(run, [])
+            if name not in names and len(names) < 4:    # what stands everywhere is told of a few
+                names.append(name)
+    for case in cases:
+        for run in [run for text in texts_in(case["input"]) for run in runs_of(text)]:
+            for place in places.get(run, ()):
+                if not (place.startswith("held-out") and case["split"] == "held-out"):
+                    found.setdefault((case_name(case), place), run)
+    return [f'{name} and {place} share "{run}"' for (name, place), run in found.items()]
+
+
+def pairs_alike(texts) -> list:
+    """[(share of words that are the same, place, place)] of texts, as lists of words, that are nearly the same.
+
+    Each is known by a few of its 4 words in a row, so that only texts which share some of those are compared."""
+    sketches, places = [], {}
+    for number, words in enumerate(texts):
+        marks = {zlib.crc32(" ".join(words[place:place + 4]).encode("utf-8", "replace")) for place in range(len(words) - 3)}
+        sketches.append(sorted(marks)[:SKETCH_MARKS] if len(words) >= RUN_WORDS else [])
+        for mark in sketches[-1]:
+            places.setdefault(mark, []).append(number)
+    shared = Counter(pair for found in places.values() for pair in
+                     (itertools.combinations(found, 2) if len(found) <= 8 else zip(found, found[1:])))
+    likely = [pair for pair, count in shared.most_common(MOST_COMPARED)
+              if count >= 0.3 * min(len(sketches[place]) for place in pair)]
+    found = []
+    for first, second in sorted(likely):
+        matcher = difflib.SequenceMatcher(None, texts[first][:1000], texts[second][:1000], autojunk=False)
+        if matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
+            found.append((matcher.ratio(), first, second))
+    return found
+
+
+def twins(cases) -> list:
+    """The cases whose inputs are the same, or nearly so, as texts."""
+    first, told = {}, []
+    for case in cases:
+        words = tuple(words_of("\n".join(texts_in(case["input"]))))
+        other = first.setdefault(words, case) if words else case
+        if other is not case:
+            differ = any(case.get(key) != other.get(key) for key in ("expect", "expect_rejection", "failure_criteria"))
+            told.append(f"{case_name(other)} and {case_name(case)} have the same input" + ", and expect different things" * differ)
+    texts, own = list(map(list, first)), list(first.values())
+    return told + [f"{case_name(own[one])} and {case_name(own[two])} have nearly the same input: {share * 100:.0f} % of the words"
+                   for share, one, two in pairs_alike(texts)]
+
+
+def contamination(case_set: dict, asked=None, examples=()) -> list:
+    """What makes the results of a case set doubtful, as texts: 8 words in a row that a planned case shares with a held-out
+    one, or a case with what is asked or an example of the system; inputs that are the same or nearly so."""
+    told = []
+    for found in (shared_runs(case_set["cases"], asked, examples), twins(case_set["cases"])):
+        told += found[:MOST_TOLD] + [f"and {len(found) - MOST_TOLD} more like these"] * (len(found) > MOST_TOLD)
+    return told
+
+
 # Systems and one call
 
 def amount_problem(key, value):
@@ -2683,12 +2782,30 @@ def parse_args(argv):
     run.add_argument("--task", default="triage_task", help="a task file or module (default: %(default)s)")
     run.add_argument("--cases", help="the case file (default: the task file's own, or the one beside this script)")
     run.add_argument("--regrade", action="store_true", help="grade with checks that have changed since the run")
+    check = commands.add_parser("check", description=__doc__, help="find what cases share that they should not")
+    check.add_argument("task", nargs="?", default="triage_task", help="a task file or module (default: %(default)s)")
+    check.add_argument("--cases", help="the case file (default: the task file's own, or the one beside this script)")
+    check.add_argument("--system", metavar="MODULE:NAME", help="a system whose prompt and examples are looked at too")
     return parser.parse_args(argv)
 
 
+def check(args) -> int:
+    """Say what the cases of a task share that they should not; 1 where that is anything."""
+    task, case_set = load_plan(args.task, args.cases)
+    system = load_system(args.system, case_set) if args.system else None
+    asked = getattr(task, "asked", None) or getattr(system, "asked", None)
+    found = contamination(case_set, asked, getattr(system, "examples", ()))
+    cases = len(case_set["cases"])
+    print(*map(printable, [*getattr(task, "warnings", ()), *found]), sep="\n", end="\n" * bool(found or getattr(task, "warnings", ())))
+    print(f"{printable(task.NAME)}: {cases} case{'s' * (cases != 1)}, " + (f"{len(found)} found" if found else "nothing shared, none alike"))
+    return 1 if found else 0
+
+
 def run(argv=None) -> int:
-    """Grade a recording into a run record."""
+    """Grade a recording into a run record, or check the cases of a task."""
     args = parse_args(argv)
+    if args.command == "check":
+        return check(args)
     task, case_set = load_plan(args.task, args.cases)
     if is_irreplaceable(args.recording):
         raise RunError(f"{args.recording}: this is a log: bench.py --log {args.recording} --convert makes a recording "

@@ -738,6 +738,57 @@ def ended(pid, patience_s=20):
     return False
 
 
+class Contamination(InFolder):
+    LONG = "the parcel was left with a neighbour whom I have never met in my life"
+
+    def found(self, *cases, **shown):
+        return harness.contamination({"cases": [case(name, **changes) for name, changes in cases]}, **shown)
+
+    def test_runs_of_8_words_shared_with_held_out_cases_the_prompt_and_examples(self):
+        planned, asked = ("a", {"input": f"Hello, {self.LONG}."}), {"messages": [
+            {"role": "system", "content": "Such as: The PARCEL was left, with a neighbour whom I miss"}, {"role": "user", "content": "{input} {input.x} here"}]}
+        held_out = ("b", {"split": "held-out", "input": {"text": ["I said", {"more": f"so {self.LONG}!"}]}})
+        run = "the parcel was left with a neighbour whom"
+        self.assertEqual(self.found(planned, held_out), [f'case a and held-out case b share "{run}"'])
+        self.assertEqual(self.found(planned, asked=asked), [f'case a and the prompt share "{run}"'])
+        self.assertEqual(self.found(held_out, asked=asked), [f'held-out case b and the prompt share "{run}"'])
+        self.assertEqual(self.found(planned, examples=(("billing", False, (self.LONG,)),)), [f'case a and an example of the system share "{run}"'])
+        self.assertEqual(self.found(held_out, ("c", {"split": "held-out", "input": f"But {self.LONG}"})), [])
+        self.assertEqual(self.found(planned, ("b", {"split": "held-out", "input": "the parcel was left with a neighbour and more of it"})), [])
+
+    def test_a_short_text_is_compared_whole(self):
+        self.assertEqual(self.found(("a", {"input": "Where is it?"}), ("b", {"input": "Who is it?"}), examples=("where is it", "who")),
+                         ['case a and an example of the system share "where is it"'])
+
+    def test_inputs_that_stand_twice_or_nearly_so(self):
+        self.assertEqual(self.found(("a", {"input": "Two  words!"}), ("b", {"input": "two words"}), ("c", {"input": "TWO WORDS", "expect": {"category": "other"}}),
+                                    ("d", {"input": None}), ("e", {"input": " "}), ("f", {"input": None})),
+                         ["case a and case b have the same input", "case a and case c have the same input, and expect different things"])
+        self.assertEqual(self.found(("a", {"input": self.LONG}), ("b", {"input": self.LONG.replace("never", "not")}), ("c", {"input": self.LONG[:40]})),
+                         ["case a and case b have nearly the same input: 93 % of the words"])
+
+    def test_many_cases_are_not_compared_one_with_another(self):
+        words = [f"w{number}" for number in range(500)]
+        rng, compared = random.Random(1), []
+        cases = [(str(number), {"input": " ".join([self.LONG, *rng.choices(words, k=30)]), "split": harness.SPLITS[number % 2]}) for number in range(400)]
+        with mock.patch.object(harness.difflib, "SequenceMatcher", side_effect=lambda *question, **options: compared.append(1) or mock.MagicMock(
+                quick_ratio=lambda: 0.0)):
+            found = self.found(*cases)
+        self.assertLess(len(compared), 2001)
+        self.assertEqual((len(found), found[-1][:4]), (21, "and "))
+
+    def test_the_command_says_what_it_found(self):
+        self.assertEqual(called(harness, "check", "--system", "model_triage:bayes"), (0, "inbox-triage: 16 cases, nothing shared, none alike\n", ""))
+        task = {**RECEIPT_TASK, "cases": [{"id": name, "input": "one two", "expect": {"shop": None}} for name in "ab"]}
+        path = self.write("task.json", json.dumps(task))
+        status, out, err = called(harness, "check", path)
+        self.assertEqual((status, out.split("\n")[1:], err), (1, [
+            out.split("\n")[1], "case a and case b have the same input", "receipts: 2 cases, 1 found", ""], ""))
+        self.assertIn("case a: expect: shop is null", out)
+        status, out, err = called(bench, path, "--check")
+        self.assertEqual((status, err.split("\n")[2:]), (0, ["warning: case a and case b have the same input", ""]))
+
+
 class OneCall(unittest.TestCase):
     def attempt(self, result):
         return harness.attempt(Scripted(lambda case, trial: result), case(), 7, steps(0.0, 0.25))
