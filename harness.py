@@ -97,6 +97,10 @@ LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is non
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
             "reloaded": "model loaded during the trial", "digest": "model digest"}
+# What a report without inputs, outputs and reasons keeps of a trial's metadata, and what stands for the rest.
+UNREDACTED = {*AMOUNTS, *RUNTIMES, "seed", "done_reason", "tries", "after_prime"}
+REDACTED = "(redacted)"
+ERROR_NAME = re.compile(r"CheckError: check .{1,80}? (raised \w+|returned)|[^:]*")
 # What a difference between what is claimed and what the trials say is called, by its JSON path.
 FINDINGS = {
     "UNSIGNED": "", "MALFORMED": "",
@@ -2019,6 +2023,32 @@ def case_rows(record):
     """(case_id, [row of each trial]) of one case at a time, in plan order."""
     record = compact(record)
     return ((name, record.rows(number)) for number, name in enumerate(record.cases))
+
+
+def untold(ending) -> tuple:
+    """A (verdict, check, reason) that quotes no reply: of an error its name, and of a check's own which check it was."""
+    verdict, check, reason = ending
+    if ending == NOT_RUN or reason is None:
+        return ending
+    return verdict, check, REDACTED if verdict == "fail" else ERROR_NAME.match(reason)[0]
+
+
+def redacted(record) -> Record:
+    """A record that holds no input, output or reason any more, only what is counted and timed."""
+    record = compact(record)
+    table, rows, record.asked, record.task = record.table, record.rows, {}, None
+    record.table, record.places = [NOT_RUN], {NOT_RUN: 0}
+    places = list(map(record.place_of, map(untold, table)))
+    record.endings = array("I", map(places.__getitem__, record.endings))
+
+    def rows_of(number):
+        for row in rows(number):
+            told = {key: value for key, value in row["metadata"].items() if key in UNREDACTED}
+            told.update({"reply": REDACTED} if "reply" in row["metadata"] else {})
+            ending = dict(zip(("verdict", "check", "reason"), untold((row["verdict"], row["check"], row["reason"]))))
+            yield {**row, **ending, "output": None if row["output"] is None else REDACTED, "metadata": told}
+    record.rows = lambda number: list(rows_of(number))
+    return record
 
 
 def mistyped(value, kinds):

@@ -61,7 +61,7 @@ FOLDS = {
 }
 FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 # The options that a report's figures follow from, by which it is made again.
-REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "regrade")
+REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "regrade", "redact")
 REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 
 
@@ -2144,6 +2144,8 @@ def check_proof(parser, args) -> None:
         parser.error("--sign needs --out with a name that ends in .json: the report that is signed")
     if args.verify is not None and not (args.verify and args.runs):
         parser.error("--verify needs the report and the logs or run records that it was made of")
+    if args.redact and args.failures:
+        parser.error("--failures shows the replies that --redact leaves out: leave one of them out")
     told = {name: getattr(args, name) for name in (*REMADE, "no_worse_than", "failures", "out", "sign")}
     given = [name for name, value in told.items() if value not in (None, False, [])]
     if args.verify and given:
@@ -2180,6 +2182,7 @@ def parse_args(argv):
     add("--cases", metavar="FILE", help="the case file (default: what the log holds)")
     add("--regrade", action="store_true", help="grade logs with today's checks and expectations")
     add = parser.add_argument_group("proof").add_argument
+    add("--redact", action="store_true", help="leave inputs, outputs and reasons out, of any format")
     add("--verify", metavar="REPORT.json", help="make this report again of its logs and tell what differs, or MATCH")
     add("--signers", metavar="ALLOWED", help="with --verify: and see that one of the signers in this file signed it")
     add("--signer", metavar="WHO", help="with --signers: that this one did")
@@ -2282,6 +2285,8 @@ def made_report(args) -> tuple:
         raise harness.UsageError("argument --out: an .svg shows one system: give one run, or an .html for all of them")
     sources = [{"sha256": harness.file_sha256(path)} for path in args.runs + baseline]
     records, asked = read_records([*groups, baseline] if baseline else groups, args)
+    if args.redact:
+        records = list(map(harness.redacted, harness.check_records(records, args.firsts + baseline)))
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
     report = build_report(records, args.firsts + baseline, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
     options = {**{name: getattr(args, name) for name in REMADE}, "min": [text for text, *_ in args.min],

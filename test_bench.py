@@ -1892,6 +1892,7 @@ class Proof(InFolder):
     """A report that is made again from its log."""
     KEYGEN = shutil.which("ssh-keygen")
     RECORDED = HERE / "recorded" / "bayes.jsonl"
+    made = []       # a log, once
 
     def setUp(self):
         super().setUp()
@@ -1900,7 +1901,10 @@ class Proof(InFolder):
 
     def begin(self, *words):
         """A log of 3 trials a case, of the second version, and its report."""
-        self.assertEqual(called(bench, "--trials", 3, "--log", "log.jsonl")[0], 0)
+        if not Proof.made:
+            self.assertEqual(called(bench, "--trials", 3, "--log", "log.jsonl")[0], 0)
+            Proof.made.append(self.log.read_bytes())
+        self.log.write_bytes(Proof.made[0])
         self.make("log.jsonl", *words)
 
     def make(self, *words):
@@ -2135,10 +2139,39 @@ class Proof(InFolder):
             self.write("report.json.sig", "x")
             self.assertEqual(called(report, "--verify", "report.json", "log.jsonl", "--signers", "report.json")[:2], (1, ""))
 
+    def test_a_redacted_report_tells_no_input_output_or_reason_in_any_format_and_still_verifies(self):
+        secrets = ["SECRETINPUT", "SECRETOUTPUT", "SECRETREPLY", "SECRETERROR", "SECRETTHOUGHT", "SECRETEXPECT"]
+
+        def answer(case, trial):
+            error = TimeoutError("SECRETERROR")
+            error.metadata = {"reply": "SECRETREPLY", "eval_count": 3}
+            return [dict(GOOD), {"category": "SECRETOUTPUT", "needs_human": False}, error][trial % 3] if case["id"] == "one" else Answer(
+                {**GOOD, "x": "SECRETOUTPUT"}, {"thinking": "SECRETTHOUGHT", "reply": "SECRETREPLY", "seed": 1000})
+        self.run_small(Scripted(answer), cases=(case("one", input="SECRETINPUT"), case("two", failure_criteria=[
+            {"field": "category", "equals": "other", "why": "SECRETEXPECT"}])), trials=6, task=triage_task, told={"files": {}})
+        outs = [f"report{suffix}" for suffix in report.FORMATS]
+        status, text, _ = called(report, "log.jsonl", "--redact", "--require", "all", *(word for out in outs for word in ("--out", out)))
+        self.assertEqual(status, 1)
+        for name, told in (("stdout", text), *((out, Path(out).read_text(encoding="utf-8")) for out in outs)):
+            with self.subTest(name=name):
+                self.assertEqual([secret for secret in secrets if secret in told], [])
+        self.assertIn("2 incomplete", text)
+        self.assertEqual(self.verified(), ["MATCH"])
+        redacted = harness.read_json("report.json")["systems"]
+        self.make("log.jsonl")
+        self.assertEqual(redacted, harness.read_json("report.json")["systems"])
+
+    def test_a_check_that_raised_is_named_without_its_words(self):
+        for reason, told in (("CheckError: check outcome raised KeyError: 'secret'", "CheckError: check outcome raised KeyError"),
+                             ("CheckError: check outcome returned 'secret', not a reason", "CheckError: check outcome returned"),
+                             ("BadReply: secret: more", "BadReply")):
+            self.assertEqual(harness.untold(("incomplete", None, reason)), ("incomplete", None, told))
+        self.assertEqual(harness.untold(harness.NOT_RUN), harness.NOT_RUN)
+
     def test_options_that_do_not_go_together_are_refused(self):
         self.write("x.jsonl", "")
         for words, said in ((("--verify", "r.json"), "needs the report and the logs"), (("x.jsonl", "--signers", "a"), "needs --verify"),
-                            (("x.jsonl", "--sign", "k"), "--sign needs --out"), (("x.jsonl", "--signer", "k"), "needs --signers"),
+                            (("x.jsonl", "--sign", "k"), "--sign needs --out"), (("x.jsonl", "--redact", "--failures"), "leave one of them out"), (("x.jsonl", "--signer", "k"), "needs --signers"),
                             (("x.jsonl", "--verify", "r.json", "--require", "all"), "leave --require out")):
             status, _, err = called(report, *words)
             self.assertEqual((status, said in err), (2, True), err)
