@@ -1690,7 +1690,11 @@ class Shards(InFolder):
         self.assertIn("already logged 27, ran 0", self.in_folder(bench, "--trials", "3", "--from", logs[0], "--from", logs[1])[1])
         status, out, _ = self.in_folder(report, *logs, "runs/bayes.jsonl", "--out", "x.html")
         self.assertIn("bayes (1) against bayes (2), trials paired by number\n", out)
-        self.assertEqual(self.in_folder(report, *logs, "--out", "x.svg")[0], 0)
+        self.assertEqual(self.in_folder(report, *logs, "--out", "x.svg", "--out", "x.json")[0], 0)
+        self.assertEqual(self.in_folder(report, "--verify", "x.json", *logs)[:2], (0, "MATCH\n"))
+        self.assertEqual(self.in_folder(report, "--verify", "x.json", logs[0])[0], 1)
+        self.assertEqual(self.in_folder(report, "runs/bayes.jsonl", "--no-worse-than", "runs/bayes.jsonl", "--out", "b.json")[0], 0)
+        self.assertEqual(self.in_folder(report, "--verify", "b.json", "runs/bayes.jsonl", "runs/bayes.jsonl")[0], 0)
         self.assertEqual(self.in_folder(report, *logs, "runs/bayes.jsonl", "--out", "y.svg")[0], 2)
         self.assertEqual(self.in_folder(bench, "--trials", "3", "--log", logs[0], "--log", logs[1])[0], 2)
 
