@@ -82,6 +82,7 @@ HOPELESS_CALLS = 5
 WAIT_PAUSE_S = 1.0
 CLOSE_S = 1.0
 MOST_WORKERS = 512
+ANY_MODEL = "model_triage:any:latest"   # stands for a model that is not named yet
 MOST_LABEL = 40
 # Each numbers the tasks of a job: Slurm's array, a Kubernetes Indexed Job, GNU parallel.
 SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
@@ -2639,7 +2640,7 @@ def asked_of(args, system, task, case_set):
 def named_system(args, task, case_set):
     """The system that the command line names; RunError for one that does not go with the cases."""
     if args.system is None and args.command is None and args.check and (args.prompt or getattr(task, "asked", None)):
-        args.system = "model_triage:any:latest"     # what is asked can be seen without a model
+        args.system = ANY_MODEL     # what is asked can be seen without a model
     if args.command is not None:
         system = harness.import_named("model_triage", "system").Command(args.command, args.shell, args.workspace)
     elif args.url is not None:
@@ -2752,8 +2753,8 @@ def under(word: str, text: str) -> list:
     return [f"{head:<9} {line}".rstrip() for head, line in zip([word] + [""] * len(lines), lines)]
 
 
-def request_lines(system, case, trial, keys=None) -> list:
-    """What is sent for a trial: the messages, then the other keys of the request; of other systems the case's input."""
+def request_lines(system, case, trial, whole=False, hidden=()) -> list:
+    """What is sent for a trial: the messages, and the rest of a whole request; of other systems the case's input."""
     if not harness.has(system, "sent"):
         return under("input", as_text(case["input"]))
     try:
@@ -2761,7 +2762,7 @@ def request_lines(system, case, trial, keys=None) -> list:
     except harness.Rejection as error:
         return under("input", as_text(case["input"])) + under("", f"nothing is sent: {error}")
     lines = [line for message in body["messages"] for line in under(message["role"], message["content"])]
-    return lines + [line for key, value in body.items() if key in (keys or ()) for line in under(key, as_text(value))]
+    return lines + [line for key, value in body.items() if whole and key not in ("messages", *hidden) for line in under(key, as_text(value))]
 
 
 def tried_lines(system, task, case, trial, response, term) -> list:
@@ -2807,9 +2808,9 @@ def check(args, system, task, cases, case_set) -> int:
     for text in harness.contamination(case_set, getattr(system, "asked", None), getattr(system, "examples", ())):
         warn(text)
     asked = [case for case in cases if "expect_rejection" not in case]
-    case, named = (asked or cases)[0], "any:" not in args.system if args.system else True
+    case, named = (asked or cases)[0], args.system != ANY_MODEL
     print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, nothing wrong", "",
-          *under("case", case["id"]), *request_lines(system, case, 0, ("model",) * named + ("format", "think", "options")),
+          *under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
           *under("wanted", harness.wanted(case, task).removeprefix("wants ")), "",
           f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")
     return 0

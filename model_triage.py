@@ -1918,10 +1918,14 @@ class Command:
             return output       # which the task's checks name
         return {**output, **{field: tested[field] for field in TEST_FIELDS if field in fields}}
 
+    def sent(self, case: dict, trial: int) -> dict:
+        """The messages that the program of a trial reads; Rejection where it is not run."""
+        given = message_of(case)
+        return {"messages": [{**message, "content": harness.filled(message["content"], given)} for message in self.asked["messages"]]}
+
     def respond(self, case: dict, trial: int) -> Answer:
         """The answer of one trial; any other end raises the error that names it, with metadata."""
-        given = message_of(case)
-        messages = [harness.filled(message["content"], given) for message in self.asked["messages"]]
+        messages = [message["content"] for message in self.sent(case, trial)["messages"]]
         told, facts = {"seed": self.seed_for(trial), "timeout_s": self.timeout_s}, {}
         if self.test_of(case):
             self.check_test(case)

@@ -5181,6 +5181,13 @@ run       python3 {bench.__file__} receipts.json --model smollm2:135m
         self.task(cases=RECEIPTS["cases"][:1] * 2)
         self.refused("bakery", "receipts.json", "--check")
 
+    def test_what_a_program_reads_and_what_another_server_is_sent_are_shown_too(self):
+        words = ("receipts.json", "--check", "--first", "1")
+        self.assertIn("\nuser      Shop and total of this receipt?\n", self.bench(*words, "--command", "cat", model=None))
+        told = self.bench(*words, "--url", "http://127.0.0.1:1/v1", model="company:small")
+        self.assertIn("\nmodel     company:small\n", told)
+        self.assertIn("\nresponse_format {", told)
+
     def test_two_ways_to_look_are_one_too_many(self):
         self.refused("argument --try: not allowed with argument --check", "receipts.json", "--try", "--check", status=2)
 
