@@ -91,6 +91,7 @@ MOST_ROWS = 40              # of a grid in the terminal
 LOCK_BYTE = 1 << 62         # Windows locks a byte, far past the end of any log
 VERDICT_GLYPHS = {"pass": "✓", "fail": "✗", "incomplete": "!", "not run": "·"}
 ASCII_GLYPHS = {"pass": "+", "fail": "-", "incomplete": "!", "not run": "."}
+SHADES = (174, 180, 186, 150, 114)      # of the 256 colours, from red to green, all light enough for black letters
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not run": "2"}
 PAINT = re.compile("\x1b\\[[0-9;]*m")
 VERDICT_WORDS = {"pass": "passed", "fail": "failed", "incomplete": "incomplete", "not run": "not run"}
@@ -212,11 +213,11 @@ def asked_lines(header, whole) -> list:
             if isinstance(message, dict) for line in str(message.get("content")).splitlines()]
 
 
-def prompt_difference(logged, now) -> list:
+def prompt_difference(logged, now, names=("in the log", "now")) -> list:
     """The lines in which what a log asked differs from what is asked now, with one line around them; at most 40."""
     whole = all("messages" in header.get("asked", ()) for header in (logged, now))
     old, new = (asked_lines(header, whole) for header in (logged, now))
-    lines = list(difflib.unified_diff(old, new, "in the log", "now", lineterm="", n=1)) if old and new else []
+    lines = list(difflib.unified_diff(old, new, *names, lineterm="", n=1)) if old and new else []
     rest = [f"and {len(lines) - MOST_ROWS} more lines"] if len(lines) > MOST_ROWS else []
     return [printable(line) for line in lines[:MOST_ROWS]] + rest
 
@@ -625,7 +626,7 @@ def provenance_of(header) -> dict:
     if "cases" not in header:
         return told
     return {**told, **({"task": identity_in(header)} if "task" in header else {}),
-            **{key: header[key] for key in ("command", "label", "subset", "shard", "started_at", "sync")
+            **{key: header[key] for key in ("bench_version", "asked", "command", "label", "subset", "shard", "started_at", "sync")
                if key in header}}
 
 
@@ -1784,6 +1785,11 @@ class Terminal:
     def paint(self, text: str, meaning: str) -> str:
         """The text in the colour of a verdict, where there is colour."""
         return f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m" if self.colour and text else text
+
+    def shade(self, text: str, share: float) -> str:
+        """The text on a ground from red to green for a share from 0 to 1, where there is colour."""
+        ground = SHADES[round(share * (len(SHADES) - 1))]
+        return f"\x1b[30;48;5;{ground}m{text}\x1b[0m" if self.colour else text
 
     @property
     def ellipsis(self) -> str:

@@ -51,6 +51,7 @@ REPORT_VERSION = "2"
 LEVEL = 0.05
 PLANNED = 0.05      # the half-width of an interval that a report says the price of, unless told another
 INVERTED = "p is of the exact distribution, found by a Fourier transform, to 1e-12"
+HOLM = "p is adjusted for the number of comparisons (Holm), but McNemar's"
 MOST_WALKED = 1 << 27       # steps of a test that counts every sum, in bits: some 10 ms
 # With fewer units that differ, no arrangement of signs has a p under LEVEL: 2 / 2 ** 5 is 0.0625.
 LEAST_UNITS = 6
@@ -61,7 +62,7 @@ FOLDS = {
 }
 FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 # The options that a report's figures follow from, by which it is made again.
-REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "regrade", "redact")
+REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "baseline", "regrade", "redact")
 REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 
 
@@ -479,44 +480,120 @@ def labels(records: list) -> list:
             for number, name in enumerate(names)]
 
 
-def why_not_compared(records, titles):
-    """Why two runs of the same cases cannot be compared, or None."""
-    trials = [record.trials for record in records]
-    if trials[0] != trials[1]:
-        return f"{trials[0]} and {trials[1]} trials a case, and trials are paired by their number"
-    absent = [record.count("not run") for record in records]
+def why_not_compared(records, titles, trials):
+    """Why two runs of the same cases cannot be compared on their first trials, or None."""
+    gone = ENDS.index("not run")
+    absent = [sum(record.verdicts[trial::record.trials].count(gone) for trial in range(trials)) for record in records]
     told = [f"{plural(count, 'trial')} of {title} not run" for count, title in zip(absent, titles) if count]
     return " and ".join(told) or None
 
 
+def made_of(record) -> dict:
+    """What a run is to be repeated with: the system, what it was asked and how, by what and on what."""
+    manifest, ran_on = record.manifest, runtimes(record)
+    environment, asked = (dig(manifest, "provenance", key) for key in ("environment", "asked"))
+    return {**{key: value for key, value in manifest["system"].items() if key != "mode"},
+            "harness_version": manifest["harness_version"], "bench_version": dig(manifest, "provenance", "bench_version"),
+            **{RUNTIMES[key]: ", ".join(ran_on.get(key, ())) or None for key in ("server_version", "workers")},
+            "asked": asked if isinstance(dig(asked, "messages"), list) else {},
+            **(environment if isinstance(environment, dict) else {})}
+
+
+def what_differs(records, titles) -> dict:
+    """{differs: [[what, the one's, the other's]], prompt_lines: the lines of a difference} of what two runs were made of."""
+    made = list(map(made_of, records))
+    asked = [one.pop("asked") for one in made]
+    lines = bench.prompt_difference(*({"system": one, "asked": its} for one, its in zip(made, asked)), titles)
+    for one, its in zip(made, asked if all(asked) else ()):
+        one.update(prompt=its["messages"], schema=its.get("schema"))      # the hashes alone would not say what differs
+    found = bench.differences(*made)
+    told = [[key, *harness.excerpts(old, new)] for key, old, new in found if not (lines and key == "prompt")]
+    return {"differs": [one for one in told if one[0] != "name" or "model" not in {key for key, *_ in found}],
+            "prompt_lines": lines}
+
+
+def calls_compared(a: list, b: list) -> dict:
+    """The difference a − b of the pass matrices of the cases that reach a model, and its exact test over the trials."""
+    (counts_a, each_a), (counts_b, each_b), trials = sums(a), sums(b), sum(map(len, a))
+    passed = [sum(counts_a), sum(counts_b)]
+    return {"trials": trials, "passed": passed, "difference": round((passed[0] - passed[1]) / trials, 4) if trials else None,
+            "p": significant(sign_flip_p(list(map(operator.sub, each_a, each_b))))}
+
+
 def comparison(records, titles, policy) -> dict:
-    """What two runs of the same cases say of each other; not_compared tells why they say nothing."""
+    """What two runs of the same cases say of each other on the trials that both have; not_compared tells why nothing."""
     records = list(map(compact, records))
     result = {"a": titles[0], "b": titles[1],
-              **dict.fromkeys(("difference", "same_cases", "new_cases", "folded"))}
-    reason = why_not_compared(records, titles)
+              **dict.fromkeys(("difference", "same_cases", "new_cases", "folded")), **what_differs(records, titles)}
+    trials, names = min(record.trials for record in records), records[0].names
+    reason = why_not_compared(records, titles, trials)
     if reason:
         return {**result, "not_compared": reason}
-    calls = [outline(record)["model_calls"] for record in records]
-    result["model_calls"] = {"trials": calls[0]["trials"], "passed": [call["pass"] for call in calls]}
-    return {**result, **compared(*(record.matrix() for record in records), records[0].names, policy)}
+    both = [[row[:trials] for row in record.matrix()] for record in records]
+    called = [[row for row, name in zip(rows, names) if name not in records[0].refused] for rows in both]
+    result.update(model_calls=calls_compared(*called), left_out=[record.trials - trials for record in records])
+    return {**result, **compared(*both, names, policy)}
 
 
-def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False, half=PLANNED) -> dict:
+def adjust(found) -> None:
+    """Give every comparison of several its p by Holm's method (1979), under p_adjusted."""
+    for scope in ("same_cases", "new_cases", "model_calls"):
+        least, parts = 0.0, sorted((one[scope] for one in found), key=lambda part: part["p"])
+        for rank, part in enumerate(parts):
+            least = max(least, min(1.0, (len(parts) - rank) * part["p"]))
+            part["p_adjusted"] = significant(least)
+
+
+def comparisons(records, titles, policy, reference, gated) -> list:
+    """Each system beside the reference, p adjusted from two comparisons on, and gated the last record beside the first."""
+    pairs = [(reference, number) for number in range(len(records) - gated) if number != reference]
+    found = [comparison([records[one] for one in pair], [titles[one] for one in pair], policy) for pair in pairs]
+    whole = [one for one in found if "not_compared" not in one]
+    if len(whole) > 1:
+        adjust(whole)
+    return found + [comparison((records[0], records[-1]), (titles[0], titles[-1]), policy)] * gated
+
+
+def separating(systems) -> list:
+    """The cases whose share of passed trials differs between systems, those that differ most first."""
+    spread = {}
+    for name in systems[0]["per_case"]:
+        cases = [system["per_case"][name] for system in systems]
+        ran = [(case, system["trials_per_case"] - case["not_run"]) for case, system in zip(cases, systems)]
+        shares = [case["pass"] / trials for case, trials in ran if trials]
+        spread[name] = round(mean_variance(shares), 12) if shares else 0
+    return sorted((name for name in spread if spread[name]), key=lambda name: -spread[name])
+
+
+def reference_among(name, titles, records, paths) -> int:
+    """Which system others are compared with: the one of that label, name or path, the first where none is named."""
+    known = [(title, record.manifest["system"]["name"], str(path)) for title, record, path in zip(titles, records, paths)]
+    for number, names in enumerate(known if name else ()):
+        if name in names:
+            return number
+    if name:
+        raise RunError(f"--baseline {name}: there is no such system{harness.nearest(name, [title for title, *_ in known])}")
+    return 0
+
+
+def build_report(records: list, names=None, policy: str = "all", prices=None, baseline: bool = False, half=PLANNED,
+                 reference=None) -> dict:
     """The report of the run records of one task and case set; RunError names the one that cannot be reported.
 
-    With baseline the last record is compared with the first and not reported itself."""
-    records = harness.check_records(records, names or [f"run record {number}" for number in range(1, len(records) + 1)])
+    With baseline the last record is compared with the first and not reported itself; reference names the system with
+    which the others are compared."""
+    names = names or [f"run record {number}" for number in range(1, len(records) + 1)]
+    records = harness.check_records(records, names)
     manifest, reported = records[0].manifest, records[:-1] if baseline else records
     titles = labels(reported)
+    first = reference_among(reference, titles, reported, names)
     if baseline:
         titles.append(f"{records[-1].manifest['system']['name']} (baseline)")
-    return {"report_version": REPORT_VERSION, "case_set": manifest["case_set"],
-            "systems": [{**system_report(record, prices, half), "label": title}
-                        for record, title in zip(reported, titles)],
-            "comparisons": [comparison((records[0], record), (titles[0], title), policy)
-                            for record, title in zip(records[1:], titles[1:])],
-            "gates": [], "task": manifest["task"], "policy": policy}
+    systems = [{**system_report(record, prices, half), "label": title} for record, title in zip(reported, titles)]
+    return {"report_version": REPORT_VERSION, "case_set": manifest["case_set"], "systems": systems,
+            "comparisons": comparisons(records, titles, policy, first, baseline),
+            "gates": [], "task": manifest["task"], "policy": policy,
+            **({"reference": titles[first], "separating": separating(systems)} if len(systems) > 1 else {})}
 
 
 # Gates
@@ -564,6 +641,7 @@ def no_worse_gate(comparison, margin, record) -> dict:
         asked = f"asked: is it shown to be less than {margin:g} worse ({limit})"
     elif trials < LEAST_UNITS:
         asked += f", which {plural(trials, 'trial')} cannot show: run {LEAST_UNITS} or more, or give --margin"
+    asked = "; ".join([asked, *shared_words(comparison)])
     lines = [f"{verdict_line(name, record)} (was {b}/{trials})"
              for name, (_, b) in comparison["more_in_b"].items()]
     return {"met": met, "detail": f"difference {difference:+.3f} on the same cases, {p_text(same['p'])}; {asked}",
@@ -841,6 +919,26 @@ def format_system(system, record, term, path="") -> list:
     return lines + [term.paint(line, "incomplete") for line in fold(notes(system), term)]
 
 
+def differs_words(comparison) -> list:
+    """What is not the same in two runs, in texts; that nothing differs is said, since what they show then is noise."""
+    lines = [f"  {what}: {old} and {new}" for what, old, new in comparison["differs"]]
+    if comparison["prompt_lines"]:
+        lines += ["  prompt:", *(f"    {line}" for line in comparison["prompt_lines"])]
+    return ["what differs:", *lines] if lines else ["the same system, twice: what they differ in is its own noise"]
+
+
+def shared_words(comparison) -> list:
+    """On which trials two runs of different length are compared; none where they have the same."""
+    left, names, last = comparison["left_out"], (comparison["a"], comparison["b"]), comparison["trials_per_case"] - 1
+    more = " and ".join(f"{count} more of {name}" for count, name in zip(left, names) if count)
+    return [f"compared on the trials that both have, {f'0 to {last}' if last else '0'}; {more} left out"] * bool(more)
+
+
+def shown_p(part) -> float:
+    """The p of a test: adjusted where it is one of several."""
+    return part.get("p_adjusted", part["p"])
+
+
 def too_few(units, noun) -> str:
     """Why no test can show a difference: too few units differ."""
     verb = "differs" if units == 1 else "differ"
@@ -855,17 +953,17 @@ def finding(comparison) -> str:
     points = f"{abs(comparison['difference']) * 100:.1f} points"
     if not any(comparison["flips"]):
         return "no difference: every trial came out the same"
-    if same["p"] >= LEVEL:
+    if shown_p(same) >= LEVEL:
         equal = passed_a == passed_b
         seen = "equal totals, but not of the same trials" if equal else f"{ahead} passed {points} more"
         few = too_few(trials, "trial") if trials < LEAST_UNITS else None
-        return f"{seen}: no difference shown ({few or p_text(same['p'])})"
+        return f"{seen}: no difference shown ({few or p_text(shown_p(same))})"
     these = "this case" if comparison["cases"] == 1 else f"these {comparison['cases']} cases"
-    better = f"{ahead} is better by {points} on {these} ({p_text(same['p'])})"
-    if new["p"] < LEVEL:
-        return f"{better}, and on new cases like these ({p_text(new['p'])})"
+    better = f"{ahead} is better by {points} on {these} ({p_text(shown_p(same))})"
+    if shown_p(new) < LEVEL:
+        return f"{better}, and on new cases like these ({p_text(shown_p(new))})"
     few = too_few(cases, "case") if cases < LEAST_UNITS else None
-    return f"{better}; not shown for new cases ({few or p_text(new['p'])})"
+    return f"{better}; not shown for new cases ({few or p_text(shown_p(new))})"
 
 
 def why_none(comparison, scope) -> str:
@@ -881,26 +979,32 @@ def comparison_rows(comparison) -> list:
     counts = "passed {} and {} of {}: {:+.3f}".format(*comparison["passed"], total, comparison["difference"])
     rows = [(counts, "95 % interval", "")]
     for words, scope in (("  these cases, new trials", "same_cases"), ("  new cases like these", "new_cases")):
-        interval, p = comparison[scope]["interval"], comparison[scope]["p"]
+        interval, p = comparison[scope]["interval"], shown_p(comparison[scope])
         rows.append((words, span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", p_text(p)))
     if calls["trials"] < total:
         rows.append(("  model calls only: {} and {} of {}".format(*calls["passed"], calls["trials"]), "", ""))
     return rows
 
 
+def some_of(names) -> str:
+    """The first of many names, and how many more there are."""
+    more = [f"and {len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[:MOST_LISTED], *more])
+
+
 def comparison_words(comparison) -> list:
     """What a comparison shows, the trials and cases that only one of them passed, and indented their names."""
-    a, b, folds, flips = (comparison[key] for key in ("a", "b", "folded", "flips"))
+    a, b, folds, flips, same = (comparison[key] for key in ("a", "b", "folded", "flips", "same_cases"))
     told = [finding(comparison), f"trials that only one of them passed: {a} {flips[0]}, {b} {flips[1]}"]
     for label, counts in ((a, comparison["more_in_a"]), (b, comparison["more_in_b"])):
         if counts:
-            cases = ", ".join(f"{name} {x} to {y}" for name, (x, y) in counts.items())
-            told.append(f"  passed more often by {label}: {cases}")
+            cases = sorted(counts.items(), key=lambda one: -abs(one[1][0] - one[1][1]))
+            told.append(f"  passed more often by {label}: {some_of([f'{name} {x} to {y}' for name, (x, y) in cases])}")
     told.append(f"cases in which {FOLDS[folds['policy']][0]} for only one of them: {a} {len(folds['only_a'])}, "
                 f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
-    told += [INVERTED] * ("p_by_inversion" in comparison)
+    told += [INVERTED] * ("p_by_inversion" in comparison) + [HOLM] * ("p_adjusted" in same)
     only = ((a, folds["only_a"]), (b, folds["only_b"]))
-    return told + [f"  only {label}: {', '.join(names)}" for label, names in only if names]
+    return told + [f"  only {label}: {some_of(names)}" for label, names in only if names]
 
 
 def format_comparison(comparison, term) -> list:
@@ -908,8 +1012,94 @@ def format_comparison(comparison, term) -> list:
     head = f"{comparison['a']} against {comparison['b']}"
     if "not_compared" in comparison:
         return fold([f"{head}: no comparison, {comparison['not_compared']}"], term)
-    return fold([f"{head}, trials paired by number", *in_columns(comparison_rows(comparison)),
+    return fold([f"{head}, trials paired by number", *differs_words(comparison), *shared_words(comparison), *in_columns(comparison_rows(comparison)),
                  *comparison_words(comparison)], term)
+
+
+def beside_reference(report, system) -> tuple:
+    """The difference of a system to the one that the others are compared with, and its p, in words; "" each where none is."""
+    for one in report["comparisons"]:
+        calls = one.get("model_calls")
+        if calls and calls["trials"] and (one["a"], one["b"]) == (report.get("reference"), system["label"]):
+            return f"{0 - calls['difference']:+.3f}", p_text(shown_p(calls)).replace("p = ", "").replace("p ", "")
+    return "", ""
+
+
+def glance(report) -> list:
+    """The columns of a table of all systems beside their names: [(rank, head, short head, a text for each system)], of which
+    those of the highest rank give way where there is no room."""
+    systems, k, rows = report["systems"], min(system["trials_per_case"] for system in report["systems"]), []
+    for system in systems:
+        found, timed, fast, trials = rates(system), system["latency_s"], system["costs"]["tokens_per_s"], system["trials_per_case"]
+        cases = [case for case in system["per_case"].values() if "expects_rejection" not in case] or list(system["per_case"].values())
+        often = Counter(harness.how_often(case["pass"], trials - case["not_run"]) for case in cases)
+        power = mean([pass_power_k(trials, case["pass"], k) for case in cases])
+        rows.append((f"{found[0][1] / found[0][2]:.3f}" if found else "",
+                     *([span(row[3]) if row[3] else "" for row in found[:2]] or ("", "")),
+                     f"{often['always']}/{often['sometimes']}/{often['never']}", f"{power:.3f}" if found else "",
+                     str(sum(causes_of_run(system).values())), seconds(timed["median"]) if timed["trials"] else "",
+                     f"{fast['median']:g}" if fast else "", *beside_reference(report, system)))
+    p = "p (Holm)" if any("p_adjusted" in one.get("model_calls", ()) for one in report["comparisons"]) else "p"
+    heads = ((0, "pass rate", "rate"), (1, "these cases, new trials", "new trials"), (9, "new cases like these", "new cases"),
+             (2, "always/sometimes/never", "a/s/n"), (5, f"pass^{k}", f"pass^{k}"), (7, "incomplete", "inc."),
+             (6, "median latency", "median"), (8, "tokens/s", "tok/s"), (3, "difference", "diff"), (4, p, p))
+    return [(*head, texts) for head, texts in zip(heads, zip(*rows)) if any(text not in ("", "0") for text in texts)]
+
+
+def glance_words(report) -> str:
+    """What the table of all systems is about."""
+    calls, of = report["systems"][0]["model_calls"], report["systems"][0]["cases"]
+    about = f"the {plural(calls['cases'], 'case')} that need a model call" if 0 < calls["cases"] < of else f"all {plural(of, 'case')}"
+    against = f"; difference to {report['reference']}" if report["comparisons"] else ""
+    return f"rate, 95 % intervals, a/s/n (cases that passed always, sometimes, never) of {about}{against}"
+
+
+def unequal_words(report) -> list:
+    """That systems differ in their trials, where they do."""
+    trials = {system["trials_per_case"] for system in report["systems"]}
+    return [f"the systems have {harness.listed(sorted(map(str, trials)), 'and')} trials a case: a difference is that of the "
+            "trials that both have"] if len(trials) > 1 else []
+
+
+def across_order(report) -> list:
+    """All cases, those that separate the systems most first."""
+    return report["separating"] + [name for name in report["systems"][0]["per_case"] if name not in {*report["separating"]}]
+
+
+def across_count(system, name) -> tuple:
+    """(how many trials of a case passed of those that ran, the share)."""
+    case, trials = system["per_case"][name], system["trials_per_case"]
+    ran = trials - case["not_run"]
+    return f"{case['pass']}/{ran}", case["pass"] / ran if ran else 0
+
+
+def format_glance(report, term) -> list:
+    """All systems in one table as wide as the terminal, without the columns that matter least where it is narrow."""
+    columns = [(rank, [short, *texts], max(map(len, [short, *texts]))) for rank, _, short, texts in glance(report)]
+    names = ["system", *(f"{number} {system['label']}" for number, system in enumerate(report["systems"], start=1))]
+    longest = max(bench.columns(printable(name)) for name in names)
+    while columns and term.width - sum(width + 2 for *_, width in columns) < min(longest, 22):
+        columns.remove(max(columns))
+    room = min(longest, term.width - sum(width + 2 for *_, width in columns))
+    lines = [term.cut(name, room) + "".join(f"  {texts[row]:>{width}}" for _, texts, width in columns)
+             for row, name in enumerate(names)]
+    return [line.rstrip() for line in lines] + fold([glance_words(report), *unequal_words(report)], term)
+
+
+def format_across(report, term) -> list:
+    """How often each case passed with each system, numbered as in the table, the cases that separate them most first."""
+    order, systems = across_order(report), report["systems"]
+    shown = order[:bench.MOST_ROWS]
+    cells = {name: [across_count(system, name) for system in systems] for name in shown}
+    wide = max(5, *(len(told) for counts in cells.values() for told, _ in counts))
+    room = min(max(map(bench.columns, map(printable, [*shown, "case"]))), max(8, term.width - len(systems) * (wide + 2)))
+    fits = (term.width - room) // (wide + 2)
+    lines = [term.cut("case", room) + "".join(f"  {number:>{wide}}" for number in range(1, len(systems) + 1)[:fits])]
+    lines += [term.cut(name, room) + "".join("  " + term.shade(f"{told:>{wide}}", share) for told, share in counts[:fits])
+              for name, counts in cells.items()]
+    rest = [f"not shown: {plural(len(order) - len(shown), 'case')} that separate the systems less"] * (len(shown) < len(order))
+    rest += [f"not shown: {plural(len(systems) - fits, 'system')}, for which the terminal is too narrow"] * (fits < len(systems))
+    return lines + fold(rest, term)
 
 
 def format_gates(verdicts, term) -> list:
@@ -1054,6 +1244,9 @@ caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
 th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align: baseline; }
 :is(th, td):has(> bdi) { min-width: 5rem; } .number { text-align: right; } td.number { white-space: nowrap; }
+[class^=share] { display: block; padding: 0 .5rem; border-radius: 3px; background: linear-gradient(90deg,
+  var(--pass-tile) var(--share), var(--soft) var(--share)); } .share0 { --share: 0%; } .share1 { --share: 25%; }
+.share2 { --share: 50%; } .share3 { --share: 75%; } .share4 { --share: 100%; }
 .filter { border: 1px solid var(--line); border-radius: 3px; margin: .5rem 0; padding: .25rem .75rem; }
 .grid { border-collapse: separate; border-spacing: 2px 3px; width: 100%; margin: .75rem 0; }
 .grid :is(th, td) { border: 0; padding: 0 .5rem 0 0; box-sizing: border-box; }
@@ -1434,7 +1627,7 @@ def page_of(report, records) -> Page:
     systems, comparisons, words = report["systems"], report["comparisons"], [record.words() for record in records]
     labels = [system["label"] for system in systems]
     labels += [comparison["b"] for comparison in comparisons if comparison["b"] not in labels]
-    grids, trials = len(systems) + len(comparisons), systems[0]["trials_per_case"]
+    grids, trials = len(systems) + len(comparisons), max(record.trials for record in records)
     shown, rest = bench.telling_cases({name: sum((found[name] for found in words), []) for name in words[0]},
                                       MOST_ROWS // grids)
     places = {name: number for number, name in enumerate(words[0]) if name in shown}
@@ -1716,9 +1909,11 @@ def page_cases(report, records, page) -> tuple:
             grid.append(grid_row(number, place, name, verdicts[number], figures[number], cells[number]))
         for pair, comparison in zip(pairs, report["comparisons"]):
             if "not_compared" not in comparison:
-                two = [page.labels.index(comparison[key]) for key in "ab"]
-                both = ([found[one] for one in two] for found in (rows, cells))
-                pair.append(pair_rows(place, *both, comparison, page.tiled))
+                two, last = [page.labels.index(comparison[key]) for key in "ab"], comparison["trials_per_case"]
+                both = [rows[one][:last] for one in two]
+                drawn = [cells[one] if len(rows[one]) == last else
+                         cells_html(one, place, verdicts[one][:last], rows[one][:last], groups[one], page.tiled) for one in two]
+                pair.append(pair_rows(place, both, drawn, comparison, page.tiled))
         steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
         answers = [answers_html(number, place, *parts, case, task, page)
                    for number, parts in enumerate(zip(groups, figures))]
@@ -1800,6 +1995,15 @@ def system_html(number, system, record, rows, page) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def differs_html(comparison) -> str:
+    """What is not the same in two systems, with the lines in which their prompts differ."""
+    lines, rows = comparison["prompt_lines"], [list(map(isolated, row)) for row in comparison["differs"]]
+    if not lines and not rows:
+        return f"<p>{differs_words(comparison)[0].capitalize()}.</p>"
+    table = page_table("What differs", ["what", isolated(comparison["a"]), isolated(comparison["b"])], rows)
+    return table + (f"<h4>Prompt</h4>{preformatted(chr(10).join(lines))}" if lines else "")
+
+
 def comparison_html(comparison, rows, page) -> str:
     """Two systems on the same cases: what is found, the difference with both intervals, the two grids in one."""
     head = f"<h3>{isolated(comparison['a'])} against {isolated(comparison['b'])}</h3>"
@@ -1810,8 +2014,8 @@ def comparison_html(comparison, rows, page) -> str:
     grid = pair_html(comparison, rows, page)
     if page.sections > 2:
         grid = f"<details><summary>Trial under trial</summary><section>{grid}</section></details>"
-    return "\n".join([f"<section>\n{head}\n<p><b>{isolated(found)}</b></p>",
-                      list_html([isolated(text) for text in told if text[0] != " "]),
+    return "\n".join([f"<section>\n{head}\n{differs_html(comparison)}\n<p><b>{isolated(found)}</b></p>",
+                      list_html([isolated(text) for text in shared_words(comparison) + told if text[0] != " "]),
                       page_table(f"{counts}, trials paired by number", ["for", heads[0], "p"],
                                  [list(map(escaped, row)) for row in spans]), grid, "</section>"])
 
@@ -1823,25 +2027,24 @@ def gates_html(verdicts) -> str:
                       for verdict, (head, *cases) in zip(verdicts, told)], ' class="notes"')
 
 
-def glance(systems) -> tuple:
-    """All systems in one table: its heads, and the words of each system beside its name."""
-    rows = []
-    for system in systems:
-        rate, timed, calls = system["pass_rate"] or {}, system["latency_s"], system["model_calls"]
-        trials = system["cases"] * system["trials_per_case"]
-        spans = [span(rate[key]) if rate.get(key) else "" for key in ("same_cases", "new_cases")]
-        rows.append([verdict_counts(system, PLAIN), f"{system['verdicts'].get('pass', 0) / trials:.3f}" if rate else "",
-                     *spans, f"{calls['pass']}/{calls['trials']}", seconds(timed["median"]) if timed["trials"] else ""])
-    return ["system", "trials", "pass rate", "these cases, new trials", "new cases like these", "model calls",
-            "median latency"], rows
-
-
-def glance_html(systems) -> str:
+def glance_html(report) -> str:
     """All systems in one table, each with a link to its section."""
-    heads, rows = glance(systems)
-    rows = [[f'<a href="#s{number}">{isolated(system["label"])}</a>', *row]
-            for number, (system, row) in enumerate(zip(systems, rows))]
-    return page_table("The systems, with 95 % intervals of their pass rates", heads, rows, [2, 5, 6])
+    columns = glance(report)
+    rows = [[f'<a href="#s{number}">{isolated(system["label"])}</a>', *(texts[number] for *_, texts in columns)]
+            for number, system in enumerate(report["systems"])]
+    return page_table(f"The systems; {isolated(glance_words(report))}", ["system", *(head for _, head, *_ in columns)], rows,
+                      range(1, len(columns) + 1)) + list_html(list(map(isolated, unequal_words(report))))
+
+
+def across_html(report, page) -> str:
+    """How often each case passed with each system, those that separate them most first, a darker cell the more often."""
+    systems, rows = report["systems"], []
+    for name in across_order(report):
+        counts = [across_count(system, name) for system in systems]
+        rows += [[name_html(page.places[name], name), *(f'<span class="share{round(share * 4)}">{told}</span>'
+                                                       for told, share in counts)]] if name in page.places else []
+    return page_table("Trials that passed, the cases that separate the systems most first",
+                      ["case", *(isolated(system["label"]) for system in systems)], rows, range(1, len(systems) + 1))
 
 
 def html_page(report: dict, records: list) -> str:
@@ -1861,7 +2064,7 @@ def html_page(report: dict, records: list) -> str:
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
              f"<title>{escaped(titled)}</title>\n<style>\n:root {{ {variables(LIGHT)}}}\n{dark}",
              f"{SVG_CSS}{PAGE_CSS}</style>\n</head>\n<body>\n<h1>{isolated(name)}</h1>",
-             glance_html(systems) if len(systems) > 1 else "",
+             *([glance_html(report), across_html(report, page)] if len(systems) > 1 else []),
              "<h2>Comparison</h2>" if comparisons else "", *comparisons,
              "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]),
              f"<details><summary>{page.rest}</summary>{rest}</details>" if rest else "", *sections,
@@ -1988,11 +2191,12 @@ def gate_list(verdict) -> str:
 
 def markdown_text(report, records, args) -> str:
     """A report for a pull request or a job's summary that keeps its limit, whatever it tells: gates before the rest."""
-    term, systems = bench.Terminal(96, False, bench.VERDICT_GLYPHS), report["systems"]
+    term, columns, systems = bench.Terminal(96, False, bench.VERDICT_GLYPHS), glance(report), report["systems"]
     names = [coded(shortened(name, 300)) for name in (report["case_set"]["name"], *(one["label"] for one in systems))]
-    heads, rows = glance(systems)
-    rows = [heads, ["---"] * len(heads), *([name.replace("|", "¦"), *row] for name, row in zip(names[1:], rows))]
-    parts = [(0, f"# {names[0]}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n")]
+    rows = [["system", *(head for _, head, *_ in columns)], ["---"] * (len(columns) + 1),
+            *zip([name.replace("|", "¦") for name in names[1:]], *(texts for *_, texts in columns))]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    parts = [(0, f"# {names[0]}\n\n{table}\n{coded(shortened(glance_words(report), 300))}\n\n")]
     for name, system, record, path in zip(names[1:], systems, records, args.runs):
         parts.append((2, f"## {name}\n\n{block(format_system(system, record, term, path))}\n"))
     parts += [(1, block(format_comparison(comparison, term)) + "\n") for comparison in report["comparisons"]]
@@ -2161,6 +2365,7 @@ def parse_args(argv):
     add("--out", type=out_file, action="append", default=[], metavar="FILE",
         help=f"write the report too, in the format of the suffix ({', '.join(FORMATS)}); repeatable")
     add("--excel", action="store_true", help="begin a .csv with the byte-order mark by which Excel knows UTF-8")
+    add("--baseline", metavar="NAME", help="of several systems the one that the others are compared with (default: the first)")
     add("--plan", type=number(0.001, 0.5, "a half-width from 0.001 to 0.5"), metavar="H",
         help="say how many trials and cases bring the intervals of the pass rate to a half-width of H, and in what time")
     add("--color", choices=("auto", "always", "never"), default="auto", help="colour (default: auto)")
@@ -2227,14 +2432,16 @@ def format_report(report, records, asked, args, term) -> list:
         parts = [format_failures(system, record, asked, term, args.case)
                  for system, record in zip(report["systems"], records)]
     else:
-        parts = [format_system(system, record, term, path)
-                 for system, record, path in zip(report["systems"], records, args.firsts)]
+        glanced = [format_glance(report, term)] if len(report["systems"]) > 1 else []
+        parts = glanced + [format_across(report, term) for _ in glanced]
+        parts += [format_system(system, record, term, path)
+                  for system, record, path in zip(report["systems"], records, args.firsts)]
         parts += [format_comparison(comparison, term) for comparison in report["comparisons"]]
         parts += [format_planning(system, term) for system in report["systems"] if args.plan]
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
     if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):
         last.append(printable(next_command(args)))
-    again = [] if args.failures else [line for system in report["systems"] for line in headline(system, term)]
+    again = [] if args.failures else glanced[0] if glanced else headline(report["systems"][0], term)
     lines = [line for part in [*parts, last] if part for line in ("", *part)]
     if again and len(lines) > term.height:      # what scrolled away is what was asked for
         lines = [line for part in [*parts, again, last] if part for line in ("", *part)]
@@ -2288,9 +2495,10 @@ def made_report(args) -> tuple:
     if args.redact:
         records = list(map(harness.redacted, harness.check_records(records, args.firsts + baseline)))
     prices = None if args.price_in is args.price_out is None else (args.price_in or 0.0, args.price_out or 0.0)
-    report = build_report(records, args.firsts + baseline, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED)
+    report = build_report(records, args.firsts + baseline, args.require or "all", prices, bool(args.no_worse_than), args.plan or PLANNED,
+                          args.baseline)
     options = {**{name: getattr(args, name) for name in REMADE}, "min": [text for text, *_ in args.min],
-               "no_worse_than": bool(args.no_worse_than)}
+               "no_worse_than": bool(args.no_worse_than), "baseline": args.baseline and report.get("reference")}
     report.update(gates=gates(report, records, args), harness=harness.identity(), sources=sources,
                   outputs_sha256=[harness.outputs_sha256(compact(record)) for record in records],
                   options={name: value for name, value in options.items() if value is not None and value is not False

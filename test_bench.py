@@ -6226,7 +6226,8 @@ class Comparing(unittest.TestCase):
         made = report.compared([b"\1\1\1\0" * 500], [b"\0\1\1\1" * 499 + b"\0\0\1\0"], ["a"], "all")
         self.assertEqual((made["flips"], made["same_cases"]["p"], made["p_by_inversion"]), ([501, 499], 0.9748, True))
         self.assertEqual(report.inverted_p([1] * 1000, 900), 1e-12)
-        titled = {**made, "a": "new", "b": "old", "model_calls": {"trials": 2000, "passed": [1, 1]}}
+        titled = {**made, "a": "new", "b": "old", "model_calls": {"trials": 2000, "passed": [1, 1]}, "differs": [], "prompt_lines": [],
+                  "left_out": [0, 0]}
         self.assertIn(report.INVERTED, " ".join(line.strip() for line in report.format_comparison(titled, report.PLAIN)))
         self.assertIn(report.INVERTED, " ".join(report.comparison_words(titled)))     # which the page shows too
 
@@ -6251,7 +6252,8 @@ class Comparing(unittest.TestCase):
             "same_cases": {"interval": [0.0908, 0.1981], "p": 0.003906, "trials_that_differ": 9},
             "new_cases": {"interval": [-0.0629, 0.3518], "p": 0.25, "cases_that_differ": 3},
             "folded": {"policy": "all", "only_a": ["password-changed", "product-advice", "late-order"], "only_b": [], "p": 0.25},
-            "model_calls": {"trials": 90, "passed": [90, 77]},
+            "model_calls": {"trials": 90, "passed": [90, 77], "difference": 0.1444, "p": 0.003906}, "left_out": [0, 0],
+            "differs": [["name", '"gemma"', '"qwen"']], "prompt_lines": [],
             "cases": 9, "trials_per_case": 10, "passed": [90, 77], "flips": [13, 0],
             "more_in_a": {"password-changed": [10, 7], "product-advice": [10, 2], "late-order": [10, 8]}, "more_in_b": {}}])
         self.assertEqual(list(found[0])[:6], ["a", "b", "difference", "same_cases", "new_cases", "folded"])
@@ -6277,14 +6279,85 @@ class Comparing(unittest.TestCase):
         found = report.build_report([run_record({"a": "++"}, name) for name in ("one", "two", "one")])["comparisons"]
         self.assertEqual([(entry["a"], entry["b"]) for entry in found], [("one (1)", "two"), ("one (1)", "one (2)")])
 
-    def test_different_trial_counts_are_not_compared(self):
-        found = report.build_report([run_record({"a": "++"}, "one"), run_record({"a": "+++"}, "two")])["comparisons"]
-        self.assertEqual(found, [{"a": "one", "b": "two", "difference": None, "same_cases": None, "new_cases": None,
-                                  "folded": None, "not_compared": "2 and 3 trials a case, and trials are paired by their number"}])
+    def test_different_trial_counts_are_compared_on_what_both_have(self):
+        short, long = run_record({"a": "+-+", "b": "-++"}, "one"), run_record({"a": "++-+-.", "b": "++++-."}, "two")
+        found = report.build_report([short, long])["comparisons"][0]
+        same = report.build_report([short, run_record({"a": "++-", "b": "+++"}, "two")])["comparisons"][0]
+        self.assertEqual(found, {**same, "left_out": [0, 3]})
+        self.assertEqual(report.shared_words(found), ["compared on the trials that both have, 0 to 2; 3 more of two left out"])
+        self.assertEqual(report.shared_words(same), [])
+
+    def test_several_comparisons_have_their_p_adjusted_by_holm(self):
+        found = [{scope: {"p": p} for scope in ("same_cases", "new_cases", "model_calls")} for p in (0.01, 0.04, 0.03, 0.005)]
+        report.adjust(found)
+        self.assertEqual([one["new_cases"]["p_adjusted"] for one in found], [0.03, 0.06, 0.06, 0.02])     # as R's p.adjust has it
+        two, three = (report.build_report([run_record({"a": "++++++" if number else "------"}, str(number)) for number in range(count)])
+                      for count in (2, 3))
+        self.assertNotIn("p_adjusted", two["comparisons"][0]["same_cases"])
+        self.assertEqual([one["same_cases"]["p_adjusted"] for one in three["comparisons"]], [0.0625, 0.0625])
+        self.assertIn("no difference shown (p = 0.0625)", report.finding(three["comparisons"][0]))
+        self.assertIn(report.HOLM, report.comparison_words(three["comparisons"][0]))
+        self.assertNotIn(report.HOLM, report.comparison_words(two["comparisons"][0]))
+
+    def test_the_baseline_of_several_systems_is_named_by_label_name_or_path(self):
+        records, paths = [run_record({"a": "+-"}, name) for name in ("one", "two", "two")], ["1.json", "2.json", "3.json"]
+        for name, first in ((None, "one"), ("two (2)", "two (2)"), ("two", "two (1)"), ("2.json", "two (1)")):
+            made = report.build_report(records, paths, reference=name)
+            self.assertEqual((made["reference"], {one["a"] for one in made["comparisons"]}, len(made["comparisons"])), (first, {first}, 2))
+        with self.assertRaisesRegex(RunError, '^--baseline ones: there is no such system; did you mean "one"'):
+            report.build_report(records, paths, reference="ones")
+
+    def test_a_gate_compares_with_its_own_baseline_whatever_the_table_does(self):
+        records = [run_record({"a": "+-"}, name) for name in ("one", "two", "old")]
+        made = report.build_report(records, baseline=True, reference="two")
+        self.assertEqual([(one["a"], one["b"]) for one in made["comparisons"]], [("two", "one"), ("one", "old (baseline)")])
+
+    def test_cases_that_separate_the_systems_come_first(self):
+        grids = ({"a": "++", "b": "+-", "c": "--", "d": "+."}, {"a": "++", "b": "++", "c": "++", "d": "-."})
+        made = report.build_report([run_record(grid, name) for grid, name in zip(grids, ("one", "two"))])
+        self.assertEqual((made["separating"], report.across_order(made)), (["c", "d", "b"], ["c", "d", "b", "a"]))
 
     def test_a_stopped_run_is_not_compared(self):
         found = report.build_report([run_record({"a": "++"}, "one"), run_record({"a": "+."}, "two")])["comparisons"]
         self.assertEqual(found[0]["not_compared"], "1 trial of two not run")
+
+
+class WhatDiffers(unittest.TestCase):
+    def found(self, one=None, two=None, **parts):
+        records = [run_record({"a": "+-"}, "x", metadata=metadata, provenance=provenance) for metadata, provenance in (one or (None, {}), two or (None, {}))]
+        for record, number in zip(records, (0, 1)):
+            record["manifest"]["system"].update({key: values[number] for key, values in parts.items()})
+        return report.what_differs(list(map(harness.compact, records)), ("old", "new"))
+
+    def test_the_same_system_twice(self):
+        found = self.found()
+        self.assertEqual(found, {"differs": [], "prompt_lines": []})
+        self.assertEqual(report.differs_words(found), ["the same system, twice: what they differ in is its own noise"])
+
+    def test_model_options_server_and_hardware(self):
+        found = self.found(({"server_version": "0.33.0", "workers": 1}, {"bench_version": "2", "environment": {"hardware": "laptop"}}),
+                           ({"server_version": "0.34.0", "workers": 4}, {"bench_version": "3", "environment": {"hardware": "desktop"}}),
+                           name=("m:1b", "m:2b"), model=("m:1b@1", "m:2b@2"), options=({"temperature": 1.0, "think": False}, {"temperature": 0.5, "think": True}))
+        self.assertEqual(found["differs"], [
+            ["model", '"m:1b@1"', '"m:2b@2"'], ["options.temperature", "1.0", "0.5"], ["options.think", "false", "true"],
+            ["bench_version", '"2"', '"3"'], ["server version", '"0.33.0"', '"0.34.0"'], ["number of workers", '"1"', '"4"'],
+            ["hardware", '"laptop"', '"desktop"']])
+
+    def test_a_prompt_is_shown_by_its_lines(self):
+        prompts = "Sort it.\nBe kind.\nAnswer.", "Sort it.\nBe brief.\nAnswer."
+        lines = ["--- old", "+++ new", "@@ -1,3 +1,3 @@", " Sort it.", "-Be kind.", "+Be brief.", " Answer."]
+        self.assertEqual(self.found(prompt=prompts), {"differs": [], "prompt_lines": lines})
+        one, two = ((None, {"asked": {"messages": [{"role": "user", "content": text}], "schema": {"type": kind}}})
+                    for text, kind in zip(prompts, ("object", "array")))
+        found = self.found(one, two, prompt=("sha256:1", "sha256:2"), schema=("1", "2"))
+        self.assertEqual(found, {"differs": [["schema.type", '"object"', '"array"']], "prompt_lines": lines[:3] + [
+            " user: Sort it.", "-user: Be kind.", "+user: Be brief.", " user: Answer."]})
+        self.assertEqual(report.differs_words(found)[:4], ["what differs:", '  schema.type: "object" and "array"', "  prompt:", "    --- old"])
+
+    def test_odd_provenance_does_no_harm(self):
+        for odd in (5, [], {"asked": 5}, {"asked": {"messages": 5}}, {"environment": 5}, {"asked": {"messages": [5]}}):
+            self.assertIsInstance(self.found((None, odd), (None, {"asked": {"messages": [{"role": "user", "content": "x"}]}}))["differs"], list)
+
 
 
 class Reports(unittest.TestCase):
@@ -6746,7 +6819,10 @@ note: 13 trials were run again: there was no reply the first time"""))
             for height, again in ((len(whole) + 1, 0), (len(whole), 1)):
                 lines = report.format_report(made, records, {}, args, dataclasses.replace(term, height=height))
                 self.assertEqual(lines[:len(whole) - 2], whole[:-2])
-                self.assertEqual((lines.count("2 cases: 1 always, 1 sometimes, 0 never passed"), lines[-2:]), (2 + 2 * again, ["", "next: this"]))
+                self.assertEqual((lines.count(whole[0]), lines[-2:]), (1 + again, ["", "next: this"]))
+            made, args.runs = report.build_report(records[:1]), ["one.json"]
+            lines = report.format_report(made, records, {}, args, dataclasses.replace(term, height=9))
+            self.assertEqual(lines.count("2 cases: 1 always, 1 sometimes, 0 never passed"), 2)
 
     def test_an_empty_reply_is_called_so(self):
         record = run_record({"a": "!"}, metadata={"reply": ""})
@@ -6791,17 +6867,24 @@ note: 13 trials were run again: there was no reply the first time"""))
     def test_a_difference_on_these_cases_that_is_not_shown_for_new_ones(self):
         self.assertEqual(self.comparison(GEMMA, QWEN), """\
 new against old, trials paired by number
+what differs:
+  name: "new" and "old"
 passed 90 and 77 of 90: +0.144        95 % interval
   these cases, new trials             +0.09 to +0.20  p = 0.00391
   new cases like these                -0.06 to +0.35  p = 0.25
 new is better by 14.4 points on these 9 cases (p = 0.00391); not shown for new
   cases (3 cases differ, and fewer than 6 never show a difference)
 trials that only one of them passed: new 13, old 0
-  passed more often by new: password-changed 10 to 7, product-advice 10 to 2,
+  passed more often by new: product-advice 10 to 2, password-changed 10 to 7,
     late-order 10 to 8
 cases in which every trial passes for only one of them: new 3, old 0 (p = 0.25,
   McNemar)
   only new: password-changed, product-advice, late-order""")
+
+    def test_of_many_cases_the_first_are_named(self):
+        lines = self.comparison({f"case-{number:02}": "+" for number in range(30)}, {f"case-{number:02}": "-" for number in range(30)})
+        self.assertIn("case-19 1 to 0, and 10 more\n", lines)
+        self.assertTrue(lines.endswith("case-19, and 10 more"), lines)
 
     def test_a_difference_that_new_cases_would_show_too(self):
         self.assertIn("old is better by 100.0 points on these 6 cases (p = 0.0312), and on new cases\n  like these (p = 0.0312)",
@@ -6822,8 +6905,55 @@ cases in which every trial passes for only one of them: new 3, old 0 (p = 0.25,
         self.assertIn("\nno difference: every trial came out the same\n", self.comparison({"a": "+-"}, {"a": "+-"}))
 
     def test_a_comparison_that_cannot_be_made_says_why(self):
-        self.assertEqual(self.comparison({"a": "+-"}, {"a": "+"}),
-                         "new against old: no comparison, 2 and 1 trials a case, and trials are paired by\n  their number")
+        self.assertEqual(self.comparison({"a": "+-"}, {"a": "+."}), "new against old: no comparison, 1 trial of old not run")
+
+    def glance(self, width, *names):
+        grids = ({"a": "++-", "b": "+--", "no": "+++"}, {"a": "+++", "b": "--!", "no": "+++"}, {"a": "+++", "b": "+++", "no": "+++"})
+        tokens = {"eval_count": 20, "eval_duration_s": 0.25}
+        made = report.build_report([run_record(grid, name, ("no",), tokens) for grid, name in zip(grids, names)])
+        term = bench.Terminal(width, False, bench.ASCII_GLYPHS)
+        return "\n".join([*report.format_glance(made, term), "", *report.format_across(made, term)])
+
+    def test_several_systems_at_a_glance(self):
+        self.assertEqual(self.glance(120, "terse", "kind", "long"), """\
+system    rate    new trials     new cases  a/s/n  pass^3  inc.  median  tok/s    diff  p (Holm)
+1 terse  0.500  0.06 to 0.94  0.00 to 1.00  0/2/0   0.000     0  0.50 s     80
+2 kind   0.500  0.19 to 0.81  0.01 to 0.99  1/0/1   0.500     1  0.50 s     80  +0.000         1
+3 long   1.000  0.44 to 1.00  0.07 to 1.00  2/0/0   1.000     0  0.50 s     80  +0.500         1
+rate, 95 % intervals, a/s/n (cases that passed always, sometimes, never) of the 2 cases that need a model call;
+  difference to terse
+
+case      1      2      3
+b       1/3    0/3    3/3
+a       2/3    3/3    3/3
+no      3/3    3/3    3/3""")
+
+    def test_a_narrow_terminal_keeps_the_columns_that_matter(self):
+        lines = self.glance(80, "x" * 40, "y" * 40, "z" * 40).split("\n")
+        self.assertEqual(lines[0], "system                       rate    new trials  a/s/n  pass^3    diff  p (Holm)")
+        self.assertEqual(lines[2], "2 yyyyyyyyyyyyyyyyyyyyyyy~  0.500  0.19 to 0.81  1/0/1   0.500  +0.000         1")
+        five = report.build_report([run_record({"a": "+" * 10, "b": "+-" * 5}, f"system-{number}-of-a-long-name",
+                                               metadata={"eval_count": 20, "eval_duration_s": 0.25}) for number in range(5)])
+        lines = report.format_glance(five, bench.Terminal(100, False, bench.ASCII_GLYPHS))
+        self.assertTrue(all(head in lines[0] for head in ("rate", "a/s/n", "pass^10", "median", "tok/s", "diff", "p (Holm)")), lines[0])
+        self.assertLessEqual(max(map(len, lines)), 100)
+
+    def test_cells_are_shaded_where_there_is_colour(self):
+        made = report.build_report([run_record({"a": "++", "b": "+-"}, "one"), run_record({"a": "--", "b": "+-"}, "two")])
+        lines = report.format_across(made, bench.Terminal(80, True, bench.VERDICT_GLYPHS))
+        self.assertEqual(lines[1], "a     \x1b[30;48;5;114m  2/2\x1b[0m  \x1b[30;48;5;174m  0/2\x1b[0m")
+
+    def test_of_many_cases_and_systems_what_separates_is_shown(self):
+        grid = {f"case-{number}": "+" for number in range(50)}
+        made = report.build_report([run_record({**grid, "case-49": "+" if number else "-"}, str(number)) for number in range(20)])
+        lines = report.format_across(made, bench.Terminal(80, False, bench.ASCII_GLYPHS))
+        self.assertEqual((len(lines), lines[1][:18]), (43, "case-49    0/1"[:18] + lines[1][14:18]))
+        self.assertEqual(lines[-2:], ["not shown: 10 cases that separate the systems less", "not shown: 10 systems, for which the terminal is too narrow"])
+
+    def test_systems_of_different_length_are_said_to_be(self):
+        made = report.build_report([run_record({"a": "++"}, "one"), run_record({"a": "+++"}, "two")])
+        self.assertEqual(report.format_glance(made, PLAIN)[-1], "the systems have 2 and 3 trials a case: a difference is that of the trials that\n  both have".split("\n")[-1])
+        self.assertIn("pass^2", report.format_glance(made, PLAIN)[0])
 
 
 class OnTheShippedCases(InFolder):
@@ -7615,10 +7745,30 @@ class ThePage(unittest.TestCase):
         self.assertIn("<li><bdi>trials that only one of them passed: one 9, two 5</bdi></li>", text)
         self.assertIn("p &lt; 0.001", page_of(run_record({"a": "+" * 12}), run_record({"a": "-" * 12}))[1])
         self.assertEqual([row[:3] for row in table_of(tree, "The systems")[1:]],
-                         [["one", "18 passed, 6 failed", "0.750"], ["two", "14 passed, 10 failed", "0.583"]])
+                         [["one", "0.750", "0.55 to 0.88"], ["two", "0.583", "0.39 to 0.76"]])
 
     def test_systems_that_cannot_be_compared_say_why(self):
-        self.assertIn("No comparison: <bdi>1 and 2 trials a case", page_of(run_record({"a": "+"}), run_record({"a": "++"}))[1])
+        self.assertIn("No comparison: <bdi>1 trial of small (2) not run", page_of(run_record({"a": "++"}), run_record({"a": "+."}))[1])
+
+    def test_systems_of_different_length_are_compared_on_what_both_have(self):
+        _, text, tree = page_of(run_record({"a": "+-"}, "one"), run_record({"a": "-+-+"}, "two"))
+        self.assertEqual(pair_of(tree), {"a": [["one", "✓✗", "1/2"], ["two", "✗✓", "1/2"], ["flips", "▲▼", "▲ 1 ▼ 1"], "+0"]})
+        self.assertIn("<li><bdi>compared on the trials that both have, 0 to 1; 2 more of two left out</bdi></li>", text)
+
+    def test_what_differs_stands_before_the_numbers_of_a_comparison(self):
+        one, two = run_record({"a": "+-"}, "one"), run_record({"a": "+-"}, "two")
+        one["manifest"]["system"]["prompt"], two["manifest"]["system"]["prompt"] = "Sort <it>.", "Sort."
+        _, text, tree = page_of(one, two)
+        self.assertEqual(table_of(tree, "What differs"), [["what", "one", "two"], ["name", '"one"', '"two"']])
+        self.assertIn("-Sort &lt;it&gt;.\n+Sort.", text)
+        self.assertLess(text.index("What differs"), text.index("no difference: every trial"))
+        self.assertIn("<p>The same system, twice: what they differ in is its own noise.</p>", page_of(one, one)[1])
+
+    def test_the_passes_of_every_case_and_system_in_one_table(self):
+        _, _, tree = page_of(run_record({"a": "++", "b": "+-"}, "one"), run_record({"a": "++", "b": "--"}, "two"))
+        self.assertEqual(table_of(tree, "Trials that passed"), [["case", "one", "two"], ["b", "1/2", "0/2"], ["a", "2/2", "2/2"]])
+        self.assertEqual([cell[1]["class"] for cell in elements(tree, "span") if cell[1].get("class", "").startswith("share")],
+                         ["share2", "share0", "share4", "share4"])
 
     def test_a_baseline_is_compared_but_has_no_section(self):
         records = [run_record({"a": "+-"}, "new"), run_record({"a": "-+"}, "old")]
