@@ -92,7 +92,7 @@ AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_durati
            "total_duration_s")
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # When cases are alike: words in a row, marks of a text's sketch, pairs that are compared at most, share of equal words, lines told.
-RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_TOLD = 8, 32, 2000, 0.9, 20
+RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_NAMED = 8, 32, 2000, 0.9, 20
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
@@ -713,17 +713,16 @@ def argument_problem(name, wanted, kinds):
 
 def pattern_problem(pattern, groups=None):
     """Why a value cannot serve as a regular expression (with so many groups), or None."""
+    if not isinstance(pattern, str):
+        return f"{brief(pattern)} is not a text with a regular expression"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = re.compile(pattern).groups if isinstance(pattern, str) else None
+            found = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
         return f"{brief(pattern)} is no regular expression: {error}"
-    if found is None:
-        return f"{brief(pattern)} is not a text with a regular expression"
-    if groups not in (None, found):
-        return f"{brief(pattern)} has {found} groups: put ( ) around what is to be compared, and (?: ) elsewhere"
-    return None
+    return None if groups in (None, found) else \
+        f"{brief(pattern)} has {found} groups: put ( ) around what is to be compared, and (?: ) elsewhere"
 
 
 # What a schema says
@@ -909,7 +908,8 @@ class DataTask:
 
     def check_output(self, case, output):
         """What keeps an output from being of the right shape."""
-        problems = misfits({"type": "string"} if self.schema is None else self.schema, output)
+        shape = OBJECT if self.fields and not isinstance(output, dict) else STRING if self.schema is None else self.schema
+        problems = misfits(shape, output)       # whatever else a schema allows, fields are compared
         shown = "; ".join(itertools.islice(problems, 5))
         return shown or (f"nothing in the reply matches {brief(self.extract)}" if self.value_of(output) is None else None)
 
@@ -1008,15 +1008,15 @@ def with_prompt(asked: dict, prompt=None, system_prompt=None) -> dict:
 
 def asked_problems(asked: dict, cases: list) -> list:
     """What is wrong between the placeholders of what is asked and the inputs of the cases, as texts."""
-    inputs = {case.get("id"): case["input"] for case in cases
-              if isinstance(case, dict) and isinstance(case.get("input"), (str, dict)) and "expect" in case}
+    inputs = [(case.get("id"), case["input"]) for case in cases
+              if isinstance(case, dict) and isinstance(case.get("input"), (str, dict)) and "expect" in case]
     placeholders = [found[1] for message in asked["messages"] for found in PLACEHOLDER.finditer(message["content"])]
     if inputs and not placeholders:
         return ["the prompt has no {input}, so all cases would be asked the same: put {input} where a case's input goes"]
-    known = {key for given in inputs.values() if isinstance(given, dict) for key in given}
+    known = {key for _, given in inputs if isinstance(given, dict) for key in given}
     problems = []
     for field in dict.fromkeys(filter(None, placeholders)):
-        lacking = [name for name, given in inputs.items() if not isinstance(given, dict) or field not in given]
+        lacking = [name for name, given in inputs if not isinstance(given, dict) or field not in given]
         if inputs and len(lacking) == len(inputs):
             problems.append(f"the prompt has {{input.{field}}}, and no case's input has that field{nearest(field, known)}")
         else:
@@ -1488,7 +1488,7 @@ def contamination(case_set: dict, asked=None, examples=()) -> list:
     one, or a case with what is asked or an example of the system; inputs that are the same or nearly so."""
     told = []
     for found in (shared_runs(case_set["cases"], asked, examples), twins(case_set["cases"])):
-        told += found[:MOST_TOLD] + [f"and {len(found) - MOST_TOLD} more like these"] * (len(found) > MOST_TOLD)
+        told += found[:MOST_NAMED] + [f"and {len(found) - MOST_NAMED} more like these"] * (len(found) > MOST_NAMED)
     return told
 
 

@@ -483,7 +483,7 @@ class TasksAsData(InFolder):
         one = RECEIPT_TASK["cases"][0]
         self.assert_faults((
             ([3], "cases[0]: it is not an object"), ([{**one, "id": ""}], "cases[0]: id is empty or not text"),
-            ([{**one, "class": 3}], "case one: class is empty or not text"),
+            ([{**one, "class": 3}], "case one: class is empty or not text"), ([{**one, "id": [1]}], "cases[0]: id is empty or not text"),
             ([{**one, "split": "dev"}], 'case one: split is "dev", not one of development, held-out'),
             ([{**one, "input": 3}], "case one: input is neither text, an object nor null"),
             ([{"id": "one", "expect": {"total": 1}}], "case one: input is not there"),
@@ -665,6 +665,8 @@ class CheckingReplies(unittest.TestCase):
                  ({"a": 1, "f": {"g": 1}}, "f.g is 1, not a text"))
         self.assertEqual([self.reason({"a": 1}, output, schema=schema) for output, _ in table], [f"output-fields: {said}" for _, said in table])
         self.assertEqual(self.reason({"a": 1}, {"a": 1.0, "b": 1.0, "c": [], "e": 3, "f": {"g": ""}}, schema=schema), "pass")
+        for schema in ({"type": ["object", "null"]}, {"properties": {"a": {}}}):
+            self.assertEqual(self.reason({"a": 1}, None, schema=schema), "output-fields: the reply is null, not an object")
         self.assertEqual(self.reason({"one_of": [1, 2]}, 2, schema={"type": "integer"}), "pass")
         self.assertEqual(self.reason([1], [1, 2], schema={"type": "array"}), "expectation: the reply is [1, 2], expected [1]")
 
@@ -8274,6 +8276,17 @@ OLD_PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).
 
 
 class PythonsAndPrograms(unittest.TestCase):
+    def test_no_name_of_a_file_is_made_twice(self):
+        for path in sorted(HERE.glob("*.py")):
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            made = [f"{kind.name}.{part.name}" for kind in body if isinstance(kind, ast.ClassDef)
+                    for part in kind.body if isinstance(part, ast.FunctionDef)]
+            for statement in body:
+                made += [statement.name] if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+                for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                    made += [part.id for part in ast.walk(target) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+            self.assertEqual([name for name, times in Counter(made).items() if times > 1], [], path.name)
+
     def test_the_programs_keep_to_a_syntax_that_an_old_python_reads_as_far_as_its_refusal(self):
         for name in ("bench.py", "report.py", "harness.py"):
             ast.parse((HERE / name).read_text(encoding="utf-8"), feature_version=(3, 6))
