@@ -2150,7 +2150,10 @@ def cell(value):
     """A value in a table: a text that no spreadsheet takes for a formula, with no control but its line breaks."""
     if value is None or is_number(value):
         return value
-    text = "\n".join(map(printable, as_text(value).replace("\r\n", "\n").split("\n")))
+    text = as_text(value)
+    if text.isprintable() and text[:1].isalpha():       # most are
+        return text
+    text = "\n".join(map(printable, text.replace("\r\n", "\n").split("\n")))
     formula = text.lstrip().startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
     return f"'{text}" if formula and not harness.NUMBER.fullmatch(text) else text
 
