@@ -762,7 +762,7 @@ def misfits(schema: dict, value, name="the reply", where=""):
 def schema_problems(schema, unchecked, where="schema"):
     """What is wrong with a JSON schema, as texts; the keywords that no check looks at go into the set unchecked."""
     problems = list(misfits(SCHEMA_SHAPE, schema, where, f"{where}: "))
-    yield from problems
+    yield from (problem + ', such as {"type": "number"}' * problem.startswith(f"{where} is ") for problem in problems)
     if problems:
         return
     unchecked.update(set(schema) - set(SCHEMA_SHAPE["properties"]) - SAID_ASIDE)
@@ -1179,7 +1179,7 @@ def test_problem(test):
 def one_case_problems(case, task):
     """What is wrong with one case, duplicates apart."""
     if not isinstance(case, dict):
-        return ["it is not an object"]
+        return ['it is not an object {"id": …, "input": …, "expect": …}']
     problems = [f"{key} is empty or not text" for key in ("id", "class")
                 if not isinstance(case.get(key), str) or not case[key].strip()]
     if case.get("split") not in SPLITS:

@@ -235,7 +235,7 @@ class TheCases(InFolder):
                 'cases.json: case b: expect names "colour": the task knows category and needs_human',
                 "cases.json: case c: nothing to check: expect names no field",
                 "cases.json: case d: give either expect or expect_rejection, not both",
-                "cases.json: cases[6]: it is not an object",
+                'cases.json: cases[6]: it is not an object {"id": …, "input": …, "expect": …}',
                 'cases.json: case e: expect: needs_human is "no", not true or false',
                 "cases.json: case e: failure_criteria[0] is not an object with field, equals and why",
                 "cases.json: case f: input is not there",
@@ -387,7 +387,7 @@ class TasksAsData(InFolder):
     def test_schema_extract_and_compare(self):
         kinds, ways = "object, array, string, number, integer, boolean, null", '"exact", "text", "set", {"within": N}, {"within_percent": N}'
         self.assert_faults((
-            (3, "schema is 3, not an object"),
+            (3, 'schema is 3, not an object, such as {"type": "number"}'),
             ({"type": "objekt"}, f'schema: type is "objekt", not one of {kinds}; did you mean "object"?'),
             ({"type": []}, f"schema: type is [], not one of {kinds}"),
             ({"properties": {"a": {"type": "strng"}}, "required": ["b"]}, 'schema: required names "b", which properties has not',
@@ -482,7 +482,7 @@ class TasksAsData(InFolder):
     def test_the_keys_of_a_case(self):
         one = RECEIPT_TASK["cases"][0]
         self.assert_faults((
-            ([3], "cases[0]: it is not an object"), ([{**one, "id": ""}], "cases[0]: id is empty or not text"),
+            ([3], 'cases[0]: it is not an object {"id": …, "input": …, "expect": …}'), ([{**one, "id": ""}], "cases[0]: id is empty or not text"),
             ([{**one, "class": 3}], "case one: class is empty or not text"), ([{**one, "id": [1]}], "cases[0]: id is empty or not text"),
             ([{**one, "split": "dev"}], 'case one: split is "dev", not one of development, held-out'),
             ([{**one, "input": 3}], "case one: input is neither text, an object nor null"),
@@ -698,6 +698,14 @@ class SearchingWithADeadline(unittest.TestCase):
                                                        "runs away on this reply and was stopped after 0.05 s: make it simpler"))
         self.assertIsNone(harness.searcher(os.getpid()).process)
         self.assertEqual(harness.searched("(b)+", "abb"), ["bb"])
+
+    def test_a_system_without_timers_stops_it_too(self):
+        found = harness.Searcher()
+        self.addCleanup(found.end)
+        with mock.patch.object(found, "CODE", found.CODE.replace("for line in", "if hasattr(signal, 'setitimer'):\n    del signal.setitimer\nfor line in")):
+            self.assertEqual(found.search("(b)+", "abb", False, 60), ["bb"])
+            self.assertRaisesRegex(TimeoutError, "stopped after 0.05 s", found.search, *self.RUNAWAY, False, 0.05)
+            self.assertEqual(found.search("(b)+", "abb", False, 60), ["bb"])
 
     def test_threads_share_it_and_it_may_be_ended_from_outside(self):
         with ThreadPoolExecutor(8) as pool:
