@@ -34,6 +34,7 @@ import json
 import math
 import platform
 import queue
+import random
 import re
 import shlex
 import stat
@@ -1528,6 +1529,18 @@ class Run:
             call_hook(self.system, "prime", self.before(index))
         return utc_now(), harness.attempt(self.system, case, trial, self.clock)
 
+    def again(self, crew, index, alone) -> dict:
+        """The response of a planned trial, run by itself behind what comes before it; raises what stops the run."""
+        if self.primed_for is None:
+            self.pending.append(index)
+            self.first_prepared(crew)
+        crew.start(index, self.trial, index, alone and index != self.primed_for)
+        self.primed_for = index + 1
+        _, result = crew.result()
+        if isinstance(result, BaseException):
+            raise result
+        return result[1]
+
     def start_trials(self, crew) -> None:
         """Hand the next trials to idle workers, unless the time is up."""
         while self.pending and crew.busy < self.workers and not self.budget_spent():
@@ -2458,6 +2471,11 @@ def label_text(text: str) -> str:
     return text
 
 
+def trial_number(text: str) -> int:
+    """An option's value as the number of a trial, from 0."""
+    return harness.whole_number(text) if text.strip("0") else int(text or "x")
+
+
 def add_what(add) -> None:
     """The options that say what is measured, and on what."""
     add("what", nargs="?", metavar="TASK.json",
@@ -2488,6 +2506,13 @@ def add_choice(add) -> None:
     add("--check", action="store_true", help="only see that all is sound, and show the first case's request; asks no server")
     add("--try", dest="attempt", action="store_true", help="only ask each case once (or --trials times) and show what was sent, "
                                                            "what came back and what became of it; writes no log")
+
+
+    add("--rerun", type=Path, metavar="LOG", help="run logged trials again, with --case, --class or those below, and tell "
+                                                  "whether the outputs are the same; writes no log")
+    add("--trial", type=trial_number, metavar="T", help="with --rerun: only trial T of each case, from 0")
+    add("--sample", type=harness.whole_number, metavar="N", help="with --rerun: only N of them, drawn at random")
+    add("--verbose", action="store_true", help="with --rerun: show what was sent and what came back")
 
 
 def add_model(add) -> None:
@@ -2586,8 +2611,15 @@ def checked_args(parser, argv):
         if not harness.is_task_file(args.what):
             parser.error(f"{args.what} is no task file (their names end in .json): {misplaced(args.what)}")
         args.task = args.what
-    args.task = args.task or "triage_task"
-    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert)) if given]
+    args.task_given, args.task = args.task, args.task or "triage_task"
+    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert),
+                                            ("rerun", args.rerun)) if given]
+    needing = [f"--{name}" for name in ("trial", "sample", "verbose") if getattr(args, name) not in (None, False)]
+    if needing and not args.rerun:
+        parser.error(f"{needing[0]} needs --rerun: the log whose trials run again")
+    beside = [f"--{name}" for name, given in (("log", args.log), ("from", args.sources), ("trials", args.trials)) if given]
+    if args.rerun and beside:
+        parser.error(f"argument {beside[0]}: not allowed with --rerun, which runs trials of its log and writes nothing")
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
     args.trials = args.trials or (1 if args.attempt else 10)
@@ -2602,7 +2634,7 @@ def checked_args(parser, argv):
         parser.error("--url needs --model: the name to ask the server for" if args.url is not None else
                      "--key-env needs --url: the server that asks for a key")
     alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
-                                          ("--try", args.attempt), ("--check", args.check)) if given]
+                                          ("--try", args.attempt), ("--check", args.check), ("--rerun", args.rerun)) if given]
     if len(args.model) > 1 and alone:
         parser.error(f"argument {alone[0]}: not allowed with more than one --model")
     if len(args.log) > 1 and not args.convert:
@@ -2822,6 +2854,100 @@ def check(args, system, task, cases, case_set) -> int:
     return 0
 
 
+# Running logged trials again
+
+def logged_trials(args, header, cases) -> list:
+    """The rows of a log that the command line chooses, in file order; BenchError where there is none."""
+    with open_log(args.rerun) as file:
+        reader = reader_of(file, args.rerun)
+        chosen = {case["id"] for case in cases if args.kind in (None, case["class"])
+                  and (not args.case or any(is_named(case, pattern) for pattern in args.case))}
+        places = [reader.offset for row in planned_rows(reader, cases)
+                  if row["case_id"] in chosen and args.trial in (None, row["trial"])]
+        warn_of_ties(args.rerun, reader.tie_faults(), warn)
+        if args.sample is not None:     # not to be foreseen by whoever made the log
+            places = sorted(random.SystemRandom().sample(places, min(args.sample, len(places))))
+        if not places:
+            raise BenchError(f"{args.rerun}: it holds no such trial")
+        return [file.seek(place) and parse_line(file.readline().rstrip(BLANK)) for place in places[:args.first]]
+
+
+def system_of_log(args, header, rows, task, case_set):
+    """The system that a log names, set and asked as the log says; RunError where only the user can name it.
+
+    No program and no module runs because a log names it."""
+    system, options = header["system"], header["system"].get("options")
+    options = options if isinstance(options, dict) else {}
+    if not (args.system or args.models or args.command):
+        if system["name"] != "bayes" and not ("num_ctx" in options and re.search("@[0-9a-f]{12}$", as_text(system["model"]))):
+            raise RunError(f"{args.rerun}: its system {shown(system['name'])} cannot be made from the log: give it as for the "
+                           "run, with --system, --command, or --url and --model")
+        args.system = f"model_triage:{system['name']}"
+    args.system = args.system or (args.models or [None])[0]
+    made = named_system(args, task, case_set)
+    if harness.has(made, "asking"):
+        made = call_hook(made, "asking", header["asked"]) if "asked" in header else asking_system(args, task, case_set)
+    known = harness.import_named("model_triage", "system").OPTIONS
+    settings = {name: value for name, value in options.items() if name in known}
+    timeout_s = args.timeout_s or rows[0]["metadata"].get("timeout_s")
+    if harness.has(made, "configured") and (settings or timeout_s is not None):
+        made = call_hook(made, "configured", settings, options.get("think") if settings else None, timeout_s)
+    return made
+
+
+def check_same(path, header, system) -> None:
+    """BenchError where a system is not the one that a log names, which says in what: another digest first."""
+    now = harness.system_identity(system)
+    found = differences(spelt_as(header["system"], now), now)
+    if found:
+        found.sort(key=lambda one: one[0] != "model")
+        keys = "; ".join("{} is {} in the log, {} now".format(key, *harness.excerpts(old, new)) for key, old, new in found)
+        raise BenchError(f"{path}: its system is not here: {keys}")
+
+
+def again_lines(row, response, case, task, term) -> list:
+    """What became of a logged trial that ran again: identical, or both outputs with both verdicts."""
+    same = result_of(row) == result_of(response)
+    seeds = [harness.dig(one, "metadata", "seed") for one in (row, response)]
+    seed = [f"seed {' then, '.join(map(as_text, seeds))} now" if seeds[0] != seeds[1] else f"seed {seeds[0]}"] * (seeds[0] is not None)
+    lines = ["  ".join([printable(case["id"]), f"trial {row['trial']}", *seed, "identical" if same else "differs"])]
+    for word, one in () if same else (("logged", row), ("now", response)):
+        verdict, check, reason = harness.grade(task, case, one)
+        told = json.dumps(one["output"], ensure_ascii=False) if "output" in one else as_text(one["metadata"].get("reply", "no output"))
+        ended = ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
+        lines += [*under(f"  {word}", told), term.paint(under("", ended)[0], verdict)]
+    return lines
+
+
+def rerun(args, signals) -> int:
+    """Run logged trials again, each after what came before it, and tell what became of them; nothing is logged."""
+    header = header_of(args.rerun)
+    task, case_set = grading_sources(args.rerun, header, args.task_given, args.cases)
+    cases = logged_cases(header, args.rerun, case_set)
+    check_choice(args, case_set, cases)
+    rows = logged_trials(args, header, cases)
+    system = system_of_log(args, header, rows, task, case_set)
+    check_same(args.rerun, header, system)
+    run = Run(system, cases, header["trials"], None, time.perf_counter, None, 1, args.wait_s, False, None, None, warn, False,
+              header.get("shard"))
+    term, places, same, crew = terminal(sys.stdout, args.color), [case["id"] for case in cases], 0, Crew(1, signals)
+    try:
+        for row in rows:
+            index = row["trial"] * len(cases) + places.index(row["case_id"])
+            alone = row["metadata"].get("workers", 1) == 1      # else nobody knows what came before it
+            response = run.again(crew, index, alone)
+            case = cases[places.index(row["case_id"])]
+            print(*again_lines(row, response, case, task, term), sep="\n", flush=True)
+            if args.verbose:
+                print(*tried_lines(system, task, case, row["trial"], response, term), "", sep="\n", flush=True)
+            same += result_of(row) == result_of(response)
+    finally:
+        crew.dismiss()
+        run.close()
+    print(f"identical {same} of {len(rows)}")
+    return 0
+
+
 def why_stopped(stop, counts) -> str:
     """Why trials are left, for the counts line."""
     if isinstance(stop, Interrupted):
@@ -2995,6 +3121,8 @@ def bench(argv=None) -> int:
     args = parse_args(argv)
     signals = Signals()
     signals.install()
+    if args.rerun:
+        return rerun(args, signals)
     if args.convert and args.log:
         return convert(args)
     task, case_set = harness.load_plan(args.task, args.cases)

@@ -4907,6 +4907,89 @@ RECEIPTS = {"name": "receipts", "prompt": "Shop and total of this receipt?\n\n{i
                       {"id": "blank", "input": " ", "expect_rejection": "message is blank"}]}
 
 
+class Rerun(InFolder):
+    """Logged trials that run again."""
+    RECORDED = HERE / "recorded" / "bayes.jsonl"
+
+    def rerun(self, *words):
+        """(exit status, lines of stdout, stderr); nothing but stdout is written."""
+        before = {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        with contextlib.chdir(self.folder), mock.patch.object(sys, "path", list(sys.path)), mock.patch.object(sys, "dont_write_bytecode", True):
+            status, out, err = called(bench, "--rerun", *words)
+        self.assertEqual({path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}, before)
+        return status, out.splitlines(), err
+
+    def test_the_recorded_demonstration_gives_the_same_outputs_again(self):
+        status, lines, err = self.rerun(self.RECORDED)
+        self.assertEqual((status, len(lines), lines[-1], err), (0, 91, "identical 90 of 90", ""))
+        self.assertEqual(lines[9], "charged-twice  trial 1  seed 1001  identical")
+
+    def test_case_trial_and_sample_choose_what_runs(self):
+        self.assertEqual(self.rerun(self.RECORDED, "--case", "late-*", "--trial", "0")[1], [
+            "late-order  trial 0  seed 1000  identical", "identical 1 of 1"])
+        self.assertEqual(self.rerun(self.RECORDED, "--sample", "4")[1][-1], "identical 4 of 4")
+        self.assertEqual(self.rerun(self.RECORDED, "--class", "delivery", "--sample", "400")[1][-1], "identical 20 of 20")
+        for words, said in ((("--case", "lat-order"), 'did you mean "late-order"?'), (("--trial", "10"), "it holds no such trial"),
+                            (("--trial", "x"), "argument --trial"), (("--log", "x.jsonl"), "argument --log: not allowed with --rerun")):
+            status, lines, err = self.rerun(self.RECORDED, *words)
+            self.assertTrue(status and not lines and said in err, err)
+        self.assertIn("--sample needs --rerun", called(bench, "--sample", "2")[2])
+
+    def test_a_trial_that_differs_is_shown_with_both_outputs_and_verdicts(self):
+        lines = [json.loads(line) for line in self.RECORDED.read_text().splitlines()]
+        lines[1]["output"] = {"category": "other", "needs_human": True}
+        self.write("log.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(self.rerun("log.jsonl", "--case", "charged-twice", "--trial", 0), (0, [
+            "charged-twice  trial 0  seed 1000  differs",
+            '  logged  {"category": "other", "needs_human": true}',
+            '          - failed: triage-outcome: category is "other", expected "billing"; needs_human is true, expected false',
+            '  now     {"category": "billing", "needs_human": false}',
+            "          + passed", "identical 0 of 1"], ""))
+
+    def test_the_message_and_the_raw_reply_are_shown_where_asked_for(self):
+        lines = self.rerun(self.RECORDED, "--case", "late-order", "--trial", 0, "--verbose")[1]
+        self.assertEqual([line.split("  ")[0] for line in lines], [
+            "late-order", "case", "input", "reply", "wanted", "compared", "verdict", "", "identical 1 of 1"])
+
+    def test_a_system_that_only_the_user_can_name_is_asked_for_and_another_one_refused(self):
+        self.run_small(task=triage_task)
+        self.assertIn('its system "scripted" cannot be made from the log: give it as for the run', self.rerun("log.jsonl")[2])
+        self.write("mine.py", "from test_bench import Scripted\nsame = Scripted()\nother = Scripted(version='2')\n")
+        self.assertEqual(self.rerun("log.jsonl", "--system", "mine:same")[1][-1], "identical 6 of 6")
+        status, lines, err = self.rerun("log.jsonl", "--system", "mine:other")
+        self.assertEqual((status, lines, err), (1, [], 'error: log.jsonl: its system is not here: version is "1" in the log, "2" now\n'))
+
+    def test_a_model_is_asked_as_the_log_says_behind_what_came_before(self):
+        settings = dict(options={"temperature": "0.5", "top_k": "3"}, timeout_s=7)
+        with FakeOllama() as server:
+            OllamaRuns.bench_run(self, ModelTriage("smollm2:135m").configured(**settings), task=triage_task)
+            whole = server.chats[1:]
+            server.requests.clear()
+            self.assertEqual(self.rerun("log.jsonl")[1][-1], "identical 18 of 18")
+            self.assertEqual(server.chats[1:], whole)
+            server.requests.clear()
+            self.assertEqual(self.rerun("log.jsonl", "--case", "product-advice", "--trial", 1)[1][-1], "identical 1 of 1")
+            self.assertEqual([(chat["options"]["num_predict"], chat["messages"][1]["content"]) for chat in server.chats[-2:]], [
+                (chat["options"]["num_predict"] if number else 1, chat["messages"][1]["content"])
+                for number, chat in enumerate(whole[-5:-3])])
+            self.assertEqual(server.chats[-1], whole[-4])
+            server.usual = {"body": chat_body("{}")}
+            status, lines, _ = self.rerun("log.jsonl", "--trial", 0, "--case", "late-order")
+            self.assertEqual((status, lines[3], lines[-1]), (0, "  now     {}", "identical 0 of 1"))
+
+    def test_another_digest_or_no_server_is_said_before_anything_runs(self):
+        with FakeOllama() as server:
+            OllamaRuns.bench_run(self, small(), task=triage_task)
+            server.requests.clear()
+            server.others["/api/tags"]["body"]["models"][0]["digest"] = "0" * 64
+            status, lines, err = self.rerun("log.jsonl")
+            self.assertEqual((status, lines, server.chats), (1, [], []))
+            self.assertIn('model is "smollm2:135m@fd5f44c0b5af" in the log, "smollm2:135m@000000000000" now', err)
+        self.assertEqual(self.rerun("log.jsonl")[:2], (1, []))
+
+    loaded = OllamaRuns.loaded
+
+
 def answering(request, number):
     """The stand-in's reply to a receipt: right but for every third total."""
     text = request["body"]["messages"][-1]["content"]
