@@ -2200,10 +2200,10 @@ def markdown_text(report, records, args) -> str:
             *zip([name.replace("|", "¦") for name in names[1:]], *(texts for *_, texts in columns))]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     parts = [(0, f"# {names[0]}\n\n{table}\n{coded(shortened(glance_words(report), 300))}\n\n")]
-    for name, system, record, path in zip(names[1:], systems, records, args.runs):
+    for name, system, record, path in zip(names[1:], systems, records, args.firsts):
         parts.append((2, f"## {name}\n\n{block(format_system(system, record, term, path))}\n"))
-    parts += [(1, block(format_comparison(comparison, term)) + "\n") for comparison in report["comparisons"]]
-    parts += [(0, gate_list(verdict)) for verdict in report["gates"]]
+    told = [format_across(report, term) for _ in systems[1:2]] + [format_comparison(one, term) for one in report["comparisons"]]
+    parts += [(1, block(lines) + "\n") for lines in told] + [(0, gate_list(verdict)) for verdict in report["gates"]]
     room, kept = MOST_MARKDOWN, {}
     for place, (_, text) in sorted(enumerate(parts), key=lambda part: part[1][0]):
         if len(text.encode()) <= room:
