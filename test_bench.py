@@ -695,16 +695,23 @@ class SearchingWithADeadline(unittest.TestCase):
         with mock.patch.object(harness, "SEARCH_S", 0.05):
             verdict = harness.grade(task, {"id": "one", "expect": {"matches": pattern}}, {"output": text})
         self.assertEqual(verdict, ("incomplete", None, 'CheckError: check expectation raised TimeoutError: the regular expression "(a+)+$" '
-                                                       "runs away on this reply and was stopped after 0.05 s: make it simpler"))
+                                                       "runs away on this reply and was stopped: make it simpler"))
         self.assertIsNone(harness.searcher(os.getpid()).process)
         self.assertEqual(harness.searched("(b)+", "abb"), ["bb"])
+
+    def test_one_that_was_stopped_three_times_is_stopped_sooner(self):
+        found, asked = harness.Searcher(), []
+        with mock.patch.object(found, "asked", lambda question: asked.append(question) or ""):
+            for pattern in "aaaab":
+                self.assertRaises(TimeoutError, found.search, pattern, "x", False, 2)
+        self.assertEqual([(question[0], question[3]) for question in asked], [("a", 2), ("a", 2), ("a", 2), ("a", 0.2), ("b", 2)])
 
     def test_a_system_without_timers_stops_it_too(self):
         found = harness.Searcher()
         self.addCleanup(found.end)
         with mock.patch.object(found, "CODE", found.CODE.replace("for line in", "if hasattr(signal, 'setitimer'):\n    del signal.setitimer\nfor line in")):
             self.assertEqual(found.search("(b)+", "abb", False, 60), ["bb"])
-            self.assertRaisesRegex(TimeoutError, "stopped after 0.05 s", found.search, *self.RUNAWAY, False, 0.05)
+            self.assertRaisesRegex(TimeoutError, "runs away on this reply and was stopped", found.search, *self.RUNAWAY, False, 0.05)
             self.assertEqual(found.search("(b)+", "abb", False, 60), ["bb"])
 
     def test_threads_share_it_and_it_may_be_ended_from_outside(self):
