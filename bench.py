@@ -1027,6 +1027,32 @@ def graded_log(path, task, case_set, regrade) -> harness.Record:
     return graded_logs([path], task, case_set, regrade)
 
 
+# What two runs are made of
+
+def made_of(record) -> dict:
+    """What a run is to be repeated with: the system, what it was asked and how, by what and on what."""
+    manifest, ran_on = record.manifest, harness.runtimes(record)
+    environment, asked = (harness.dig(manifest, "provenance", key) for key in ("environment", "asked"))
+    return {**{key: value for key, value in manifest["system"].items() if key != "mode"},
+            "harness_version": manifest["harness_version"], "bench_version": harness.dig(manifest, "provenance", "bench_version"),
+            **{harness.RUNTIMES[key]: ", ".join(ran_on.get(key, ())) or None for key in ("server_version", "workers")},
+            "asked": asked if isinstance(harness.dig(asked, "messages"), list) else {},
+            **(environment if isinstance(environment, dict) else {})}
+
+
+def what_differs(records, titles) -> dict:
+    """{differs: [[what, the one's, the other's]], prompt_lines: the lines of a difference} of what two runs were made of."""
+    made = list(map(made_of, records))
+    asked = [one.pop("asked") for one in made]
+    lines = prompt_difference(*({"system": one, "asked": its} for one, its in zip(made, asked)), titles)
+    for one, its in zip(made, asked if all(asked) else ()):
+        one.update(prompt=its["messages"], schema=its.get("schema"))      # the hashes alone would not say what differs
+    found = differences(*made)
+    told = [[key, *harness.excerpts(old, new)] for key, old, new in found if not (lines and key == "prompt")]
+    return {"differs": [one for one in told if one[0] != "name" or "model" not in {key for key, *_ in found}],
+            "prompt_lines": lines}
+
+
 # Writing a log
 
 def lock(file_descriptor) -> None:

@@ -117,6 +117,8 @@ SIGNATURE = "-----BEGIN SSH SIGNATURE-----"
 SIGN_S = 120        # for a passphrase, or a touch of a key
 Z = 1.959964        # the normal distribution's 97.5 % quantile
 T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764)     # Student's, for 1 to 4 degrees of freedom
+FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+MOST_WALKED = 1 << 27       # steps of a test that counts every sum, in bits: some 10 ms
 MOST_PLANNED = 100_000      # trials or cases: of a plan that needs more it is said that no number does
 ABSENT = object()
 # How a file system says that it has no locks or no sync (NFS, Lustre, FUSE, network shares).
@@ -2158,6 +2160,99 @@ def check_records(records, names) -> list:
     return records
 
 
+# Run records: what the trials took, cost and ran on
+
+def tally(counted) -> dict:
+    """{name: how often} of (name, how often), which may repeat a name, the most frequent first."""
+    counts = Counter()
+    for name, count in counted:
+        counts[name] += count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def amount(record, key, where=slice(None), keep=None) -> list:
+    """The amounts under one key of the trials that tell it (and that keep marks)."""
+    column = record.amounts[key][where]
+    return [value for value in (column if keep is None else itertools.compress(column, keep)) if value == value]
+
+
+def summary(values, digits=None):
+    """{trials, total, median, p90} of what was counted or timed; None where nothing was."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    figures = {"total": math.fsum(values), "median": nearest_rank(ordered, 0.5), "p90": nearest_rank(ordered, 0.9)}
+    return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
+
+
+def latency_s(record, where=slice(None)) -> dict:
+    """{trials, median, p90} in seconds, over the trials that returned an output."""
+    found = summary(amount(record, "recorded_latency_s", where, record.outputs[where]), 3) or {"trials": 0}
+    return {key: found.get(key) for key in ("trials", "median", "p90")}
+
+
+def time_spent(record):
+    """The time of all trials, the share of those that did not pass, and the time for each that did."""
+    spent, won = summary(amount(record, "recorded_latency_s"), 3), record.count("pass")
+    if not spent:
+        return None
+    total = math.fsum(amount(record, "recorded_latency_s"))
+    in_vain = math.fsum(amount(record, "recorded_latency_s", keep=record.verdicts))     # a pass is 0
+    return {**spent, "share_not_passed": round(in_vain / total, 4) if total else None,
+            "per_passed": round(total / won, 3) if won else None}
+
+
+def money(tokens_in, tokens_out, prices, bought):
+    """What the tokens cost at prices (in, out) a million, and each of the passed trials they bought."""
+    if not prices:
+        return None
+    total = None
+    if tokens_in and tokens_out:
+        total = (tokens_in["total"] * prices[0] + tokens_out["total"] * prices[1]) / 1e6
+    return {"price_in": prices[0], "price_out": prices[1], "total": total and round(total, 6),
+            "per_passed": round(total / bought, 6) if total is not None and bought else None}
+
+
+def speed(speeds):
+    """{trials, median, p90} of tokens a second, to a tenth; None where nothing was generated."""
+    found = summary(speeds, 1)
+    return found and {key: found[key] for key in ("trials", "median", "p90")}
+
+
+def costs(record, prices=None) -> dict:
+    """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
+    tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
+    made, spent, worked, latency, load = map(record.amounts.get, (
+        "eval_count", "eval_duration_s", "total_duration_s", "recorded_latency_s", "load_duration_s"))
+    speeds = [tokens / time for tokens, time in zip(made, spent) if tokens == tokens and time == time and time]    # no NaN
+    # What the server says it worked has none of our pauses and retries in it.
+    timed = itertools.compress(zip(worked, latency, load), record.outputs)
+    model = [(total if total == total else whole) - part for total, whole, part in timed]
+    return {"tokens_in": tokens_in, "tokens_out": tokens_out,
+            "tokens_per_s": speed(speeds),
+            "time_s": time_spent(record),
+            "model_s": summary([max(0.0, time) for time in model if time == time], 3),
+            "load_s": summary(amount(record, "load_duration_s"), 3),
+            "money": money(tokens_in, tokens_out, prices, record.count("pass"))}
+
+
+def runtimes(record) -> dict:
+    """{"server_version": {"0.33.0": trials}, …}: what the trials ran on, each with its count."""
+    found = {key: Counter() for key in RUNTIMES}
+    for setup, count in record.setups.items():
+        for key, value in zip(RUNTIMES, setup):
+            if value is not None:
+                found[key][as_text(value)] += count
+    return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
+
+
+def parallel_calls(record) -> int:
+    """How many trials that reached a server ran beside others."""
+    setups = [(dict(zip(RUNTIMES, setup)), count) for setup, count in record.setups.items()]
+    return sum(count for setup, count in setups
+               if setup["workers"] not in (None, 1) and setup["server_version"] is not None)
+
+
 # What is claimed, and what the trials say
 
 def identity() -> dict:
@@ -2392,7 +2487,7 @@ def verify(path, remake, signers=None, signer=None) -> int:
     return 1 if found else 0
 
 
-# The pass rate and its intervals
+# Statistics: the pass rate and its intervals
 
 def mean(values) -> float:
     return math.fsum(values) / len(values)
@@ -2656,6 +2751,149 @@ def outline(matrix: list, absent: list, refused: list) -> dict:
             "pass_rate": pass_rate(counts, each) if whole else None,
             "model_calls": {**calls, "cases": len(rows)},
             "passed_per_trial": each if whole else None}
+
+
+# Statistics: pass@k and pass^k
+
+def powers(n, c):
+    """[C(c,k) / C(n,k) for k = 1 … n]: the chance that k of n trials, c of them passed, all passed."""
+    walk = list(itertools.accumulate(map(operator.truediv, range(c, 0, -1), range(n, n - c, -1)), operator.mul))
+    return walk + [0.0] * (n - c)
+
+
+def pass_power_k(n: int, c: int, k: int) -> float:
+    """pass^k of a case with c of n trials passed: C(c,k) / C(n,k) (Yao et al. 2024)."""
+    if not (1 <= k <= n and 0 <= c <= n):
+        raise ValueError(f"n {n}, c {c}, k {k}: k goes from 1 to n, c from 0 to n")
+    return powers(n, c)[k - 1]
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """pass@k of a case with c of n trials passed: 1 − C(n−c,k) / C(n,k) (Chen et al. 2021, eq. 1)."""
+    return 1 - pass_power_k(n, n - c, k)
+
+
+def nearest_rank(values, share: float):
+    """The smallest of the values that at least that share of them does not exceed; None when there are none."""
+    ordered = sorted(values)
+    rank = math.ceil(round(share * len(ordered), 9))    # 0.07 * 100 is 7.000000000000001
+    return ordered[max(rank, 1) - 1] if ordered else None
+
+
+def chances(n, counts):
+    """For k = 1 … n the sum over cases, and that of squares, of the chance that k trials all are counted ones."""
+    alike = Counter(counts)
+    weights, walks = list(alike.values()), [powers(n, count) for count in alike]
+    for values in zip(*walks):
+        weighted = list(map(operator.mul, values, weights))
+        yield math.fsum(weighted), math.fsum(map(operator.mul, weighted, values))
+
+
+def curve_values(n: int, counts: list) -> list:
+    """[(pass@k, pass^k) for k = 1 … n], averaged over cases of n trials whose pass counts are given."""
+    none_passes, cases = chances(n, [n - count for count in counts]), len(counts)
+    return [(1 - none / cases, every / cases) for (none, _), (every, _) in zip(none_passes, chances(n, counts))]
+
+
+def exact_curve(n: int, counts: list) -> dict:
+    """The curve unrounded, since what is printed is to be rounded once: {"1": {pass_at_k, pass_power_k}, …}."""
+    return {str(k): {"pass_at_k": at, "pass_power_k": power}
+            for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
+
+
+def curve(n: int, counts: list) -> dict:
+    """The curve to 4 decimals: {"1": {pass_at_k, pass_power_k}, …}."""
+    return {k: {name: round(value, 4) for name, value in values.items()}
+            for k, values in exact_curve(n, counts).items()}
+
+
+def band_ks(n: int) -> list:
+    """The k that get a band: every one to 100, beyond that some 60 at even distances of their logarithm."""
+    spread = {round(100 * (n / 100) ** (step / 60)) for step in range(61)} if n > 100 else {n}
+    return sorted({*range(1, min(n, 100) + 1), *spread, *(k for k in FEW_K if k < n)})
+
+
+def curve_band(by_case: list, each: list):
+    """{"k": {pass_at_k: [low, high], pass_power_k: [low, high]}} for new cases, in order along k; None for one case."""
+    found, cases, n = new_cases(by_case, each), len(by_case), len(each)
+    if not found:
+        return None
+    ks, band, at, power = set(band_ks(n)), {}, (0.0, 0.0), (1.0, 1.0)
+    walks = zip(chances(n, [n - count for count in by_case]), chances(n, by_case))
+    for k, (none_passes, all_pass) in enumerate(walks, start=1):
+        if k in ks:
+            low, high = bound(cases, *none_passes)
+            limits_at = widened(1 - none_passes[0] / cases, (1 - high, 1 - low), found[1])
+            limits_power = widened(all_pass[0] / cases, bound(cases, *all_pass), found[1])
+            at, power = tuple(map(max, at, limits_at)), tuple(map(min, power, limits_power))
+            band[str(k)] = {"pass_at_k": rounded(at), "pass_power_k": rounded(power)}
+    return band
+
+
+# Statistics: differences
+
+def is_walked(differences) -> bool:
+    """Whether the sums of all signs of these differences are few enough to be counted one after another."""
+    return sum(map(bool, differences)) ** 2 * sum(map(abs, differences)) <= MOST_WALKED
+
+
+def walked_p(sizes, observed) -> float:
+    """The share of all 2^g signs of the sizes whose sum is at least as far from 0 as the one observed, by counting.
+
+    The ways to reach each sum of the flipped ones stand side by side in one integer, so that a step of the walk
+    is a shift and an addition."""
+    most_flipped = (sum(sizes) - observed) // 2
+    slot = len(sizes) + 1
+    ways, kept = 1, (1 << slot * (most_flipped + 1)) - 1
+    for size in sizes:
+        ways = (ways + (ways << slot * size)) & kept
+    at_least_as_far = ways % ((1 << slot) - 1)      # the sum of the slots, as casting out nines sums digits
+    return 2 * at_least_as_far / 2 ** len(sizes)
+
+
+def inverted_p(sizes, observed) -> float:
+    """The same share, to 1e-12 and never less, from the Fourier transform of the sum, a product of cosines.
+
+    Sums more than 9 standard deviations from 0 have too small a share to show, so a transform of so many points
+    as reach from there to the sum observed tells those between apart."""
+    spread = math.sqrt(sum(size * size for size in sizes))
+    if observed > 9 * spread:
+        return 1e-12
+    points = min(sum(sizes) + 1, math.ceil((observed + 9 * spread) / 2))
+    alike, terms = Counter(sizes).most_common(), [observed - 1]
+    for point in range(1, points):
+        angle = math.pi * point / points
+        term = math.sin((observed - 1) * angle) / math.sin(angle)
+        for size, count in alike:
+            term *= math.cos(size * angle) ** count
+            if -1e-18 < term < 1e-18:
+                break
+        terms.append(term)
+    return min(1.0, max(1e-12, 1 - math.fsum(terms) / points))
+
+
+def sign_flip_p(differences: list) -> float:
+    """The exact two-sided p of whole-number differences: the share of all 2^g signs whose sum is as far from 0.
+
+    On differences of 1 and −1 it is McNemar's test: [1, 1, 1, 1] → 0.125."""
+    sizes = [abs(difference) for difference in differences if difference]
+    observed = abs(sum(differences))
+    if observed == 0:
+        return 1.0
+    return (walked_p if is_walked(sizes) else inverted_p)(sizes, observed)      # the same to 1e-12
+
+
+def around(middle, variance, freedom):
+    """[low, high] around a difference, within [−1, 1]; None where nothing varies."""
+    if freedom < 1 or not variance:
+        return None
+    half = t_quantile(freedom) * math.sqrt(variance)
+    return [round(max(-1.0, middle - half), 4), round(min(1.0, middle + half), 4)]
+
+
+def significant(p):
+    """A p-value to four digits."""
+    return float(f"{p:.4g}")
 
 
 # The command line, shared by the scripts

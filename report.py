@@ -34,25 +34,33 @@ import math
 import operator
 import re
 import shlex
-from array import array
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from html import escape
-from itertools import accumulate, compress, groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import bench
 from bench import fold, in_columns, plural, rates, span
-from harness import (ENDS, RUNTIMES, RunError, as_text, bound, case_rows, compact, compared_words, dig, is_number, mean,
-                     mean_variance, new_cases, printable, rounded, sums, t_quantile, wanted, widened, wilson)
+from harness import (ENDS, FEW_K, RUNTIMES, RunError, amount, around, as_text, case_rows, compact, compared_words,
+                     costs, curve, curve_band, dig, exact_curve, is_number, is_walked, latency_s, mean, mean_variance,
+                     parallel_calls, pass_at_k, pass_power_k, printable, rounded, runtimes, sign_flip_p,
+                     significant, sums, tally, wanted, wilson)
+
+# The contents, in the order in which data flows:
+#   Read      words for what is read; logs and run records; the rows of a run record
+#   Estimate  one system; two systems on the same cases; the whole report (the formulas are in harness.py)
+#   Judge     gates
+#   Show      text of one system, of two, of several; failures; colours and style; words for page and picture; drawing;
+#             the picture; the page: a case and its answers, tables, grids, its parts; formats for other programs
+#   Command   the command line; checking a report
 
 REPORT_VERSION = "2"
 LEVEL = 0.05
 PLANNED = 0.05      # the half-width of an interval that a report says the price of, unless told another
 INVERTED = "p is of the exact distribution, found by a Fourier transform, to 1e-12"
 HOLM = "p is adjusted for the number of comparisons (Holm), but McNemar's"
-MOST_WALKED = 1 << 27       # steps of a test that counts every sum, in bits: some 10 ms
 # With fewer units that differ, no arrangement of signs has a p under LEVEL: 2 / 2 ** 5 is 0.0625.
 LEAST_UNITS = 6
 FOLDS = {
@@ -60,13 +68,12 @@ FOLDS = {
     "majority": ("more than half of the trials pass", lambda passed, trials: 2 * passed > trials),
     "any": ("at least one trial passes", lambda passed, trials: passed > 0),
 }
-FEW_K = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 # The options that a report's figures follow from, by which it is made again.
 REMADE = ("require", "min", "margin", "allow_incomplete", "price_in", "price_out", "plan", "baseline", "regrade", "redact")
 REPLY_LINES = 3     # of a reply or an input, unless one case is asked for
 
 
-# Words
+# Read: words for what is read
 
 def planned(system, times) -> str:
     """The size of a plan: "9 cases x 10 trials", "3 of 9 cases x 10 trials" where cases were chosen."""
@@ -87,186 +94,46 @@ def seconds(value: float) -> str:
     return "under 1 ms" if value < 0.001 else bench.format_latency(value)
 
 
-# Estimates
+# Read: logs and run records
 
-def powers(n, c):
-    """[C(c,k) / C(n,k) for k = 1 … n]: the chance that k of n trials, c of them passed, all passed."""
-    walk = list(accumulate(map(operator.truediv, range(c, 0, -1), range(n, n - c, -1)), operator.mul))
-    return walk + [0.0] * (n - c)
-
-
-def pass_power_k(n: int, c: int, k: int) -> float:
-    """pass^k of a case with c of n trials passed: C(c,k) / C(n,k) (Yao et al. 2024)."""
-    if not (1 <= k <= n and 0 <= c <= n):
-        raise ValueError(f"n {n}, c {c}, k {k}: k goes from 1 to n, c from 0 to n")
-    return powers(n, c)[k - 1]
+def log_sources(path, args) -> tuple:
+    """(task, case set) of a log: its own, or what the command line names or has graded anew."""
+    return bench.grading_sources(path, bench.header_of(path), args.task, args.cases, args.regrade, bench.warn)
 
 
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """pass@k of a case with c of n trials passed: 1 − C(n−c,k) / C(n,k) (Chen et al. 2021, eq. 1)."""
-    return 1 - pass_power_k(n, n - c, k)
+def read_record(paths, args):
+    """The record of a log or of logs of parts of one plan, or the run record that a file holds."""
+    path = paths[0]
+    if not bench.is_log(path):
+        return harness.read_json(path)
+    record = bench.graded_logs(paths, *log_sources(path, args), args.regrade)
+    bench.warn_of_ties(path, record.faults, bench.warn)
+    return record
 
 
-def nearest_rank(values, share: float):
-    """The smallest of the values that at least that share of them does not exceed; None when there are none."""
-    ordered = sorted(values)
-    rank = math.ceil(round(share * len(ordered), 9))    # 0.07 * 100 is 7.000000000000001
-    return ordered[max(rank, 1) - 1] if ordered else None
+def read_records(groups, args) -> tuple:
+    """(the run record of each group of paths, {case id: case} of their cases where a log or --failures tells them)."""
+    records = [read_record(paths, args) for paths in groups]
+    asked = getattr(records[0], "asked", {})
+    if args.failures and not asked:
+        case_set = harness.load_plan(args.task or "triage_task", args.cases)[1]
+        if case_set["sha256"] != dig(records[0], "manifest", "case_set", "sha256"):
+            raise RunError(f"{args.cases or 'the case file'} is not the case set of {args.runs[0]}: --failures shows the "
+                           "inputs, so give the right file with --cases")
+        asked = {case["id"]: case for case in case_set["cases"]}
+    return records, asked
 
 
-def chances(n, counts):
-    """For k = 1 … n the sum over cases, and that of squares, of the chance that k trials all are counted ones."""
-    alike = Counter(counts)
-    weights, walks = list(alike.values()), [powers(n, count) for count in alike]
-    for values in zip(*walks):
-        weighted = list(map(operator.mul, values, weights))
-        yield math.fsum(weighted), math.fsum(map(operator.mul, weighted, values))
+def check_case(args, report, asked):
+    """RunError when --case names none of a report's cases, or one whose input --failures cannot show."""
+    known = report["systems"][0]["per_case"]
+    if args.case is not None and args.case not in known:
+        raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
+    if not set(asked) >= set(known):
+        raise RunError(f"{args.runs[0]} holds cases that its case set has not: it is not whole")
 
 
-def curve_values(n: int, counts: list) -> list:
-    """[(pass@k, pass^k) for k = 1 … n], averaged over cases of n trials whose pass counts are given."""
-    none_passes, cases = chances(n, [n - count for count in counts]), len(counts)
-    return [(1 - none / cases, every / cases) for (none, _), (every, _) in zip(none_passes, chances(n, counts))]
-
-
-# The curves and their bands
-
-def exact_curve(n: int, counts: list) -> dict:
-    """The curve unrounded, since what is printed is to be rounded once: {"1": {pass_at_k, pass_power_k}, …}."""
-    return {str(k): {"pass_at_k": at, "pass_power_k": power}
-            for k, (at, power) in enumerate(curve_values(n, counts), start=1)}
-
-
-def curve(n: int, counts: list) -> dict:
-    """The curve to 4 decimals: {"1": {pass_at_k, pass_power_k}, …}."""
-    return {k: {name: round(value, 4) for name, value in values.items()}
-            for k, values in exact_curve(n, counts).items()}
-
-
-def band_ks(n: int) -> list:
-    """The k that get a band: every one to 100, beyond that some 60 at even distances of their logarithm."""
-    spread = {round(100 * (n / 100) ** (step / 60)) for step in range(61)} if n > 100 else {n}
-    return sorted({*range(1, min(n, 100) + 1), *spread, *(k for k in FEW_K if k < n)})
-
-
-def curve_band(by_case: list, each: list):
-    """{"k": {pass_at_k: [low, high], pass_power_k: [low, high]}} for new cases, in order along k; None for one case."""
-    found, cases, n = new_cases(by_case, each), len(by_case), len(each)
-    if not found:
-        return None
-    ks, band, at, power = set(band_ks(n)), {}, (0.0, 0.0), (1.0, 1.0)
-    walks = zip(chances(n, [n - count for count in by_case]), chances(n, by_case))
-    for k, (none_passes, all_pass) in enumerate(walks, start=1):
-        if k in ks:
-            low, high = bound(cases, *none_passes)
-            limits_at = widened(1 - none_passes[0] / cases, (1 - high, 1 - low), found[1])
-            limits_power = widened(all_pass[0] / cases, bound(cases, *all_pass), found[1])
-            at, power = tuple(map(max, at, limits_at)), tuple(map(min, power, limits_power))
-            band[str(k)] = {"pass_at_k": rounded(at), "pass_power_k": rounded(power)}
-    return band
-
-
-# Two systems on the same cases
-
-def is_walked(differences) -> bool:
-    """Whether the sums of all signs of these differences are few enough to be counted one after another."""
-    return sum(map(bool, differences)) ** 2 * sum(map(abs, differences)) <= MOST_WALKED
-
-
-def walked_p(sizes, observed) -> float:
-    """The share of all 2^g signs of the sizes whose sum is at least as far from 0 as the one observed, by counting.
-
-    The ways to reach each sum of the flipped ones stand side by side in one integer, so that a step of the walk
-    is a shift and an addition."""
-    most_flipped = (sum(sizes) - observed) // 2
-    slot = len(sizes) + 1
-    ways, kept = 1, (1 << slot * (most_flipped + 1)) - 1
-    for size in sizes:
-        ways = (ways + (ways << slot * size)) & kept
-    at_least_as_far = ways % ((1 << slot) - 1)      # the sum of the slots, as casting out nines sums digits
-    return 2 * at_least_as_far / 2 ** len(sizes)
-
-
-def inverted_p(sizes, observed) -> float:
-    """The same share, to 1e-12 and never less, from the Fourier transform of the sum, a product of cosines.
-
-    Sums more than 9 standard deviations from 0 have too small a share to show, so a transform of so many points
-    as reach from there to the sum observed tells those between apart."""
-    spread = math.sqrt(sum(size * size for size in sizes))
-    if observed > 9 * spread:
-        return 1e-12
-    points = min(sum(sizes) + 1, math.ceil((observed + 9 * spread) / 2))
-    alike, terms = Counter(sizes).most_common(), [observed - 1]
-    for point in range(1, points):
-        angle = math.pi * point / points
-        term = math.sin((observed - 1) * angle) / math.sin(angle)
-        for size, count in alike:
-            term *= math.cos(size * angle) ** count
-            if -1e-18 < term < 1e-18:
-                break
-        terms.append(term)
-    return min(1.0, max(1e-12, 1 - math.fsum(terms) / points))
-
-
-def sign_flip_p(differences: list) -> float:
-    """The exact two-sided p of whole-number differences: the share of all 2^g signs whose sum is as far from 0.
-
-    On differences of 1 and −1 it is McNemar's test: [1, 1, 1, 1] → 0.125."""
-    sizes = [abs(difference) for difference in differences if difference]
-    observed = abs(sum(differences))
-    if observed == 0:
-        return 1.0
-    return (walked_p if is_walked(sizes) else inverted_p)(sizes, observed)      # the same to 1e-12
-
-
-def around(middle, variance, freedom):
-    """[low, high] around a difference, within [−1, 1]; None where nothing varies."""
-    if freedom < 1 or not variance:
-        return None
-    half = t_quantile(freedom) * math.sqrt(variance)
-    return [round(max(-1.0, middle - half), 4), round(min(1.0, middle + half), 4)]
-
-
-def significant(p):
-    """A p-value to four digits."""
-    return float(f"{p:.4g}")
-
-
-def folded(a: list, b: list, names: list, policy: str) -> dict:
-    """The cases that only one of two pass matrices passes by the policy, and McNemar's p."""
-    passes = FOLDS[policy][1]
-    pairs = [(name, passes(sum(x), len(x)), passes(sum(y), len(y))) for name, x, y in zip(names, a, b)]
-    only_a = [name for name, in_a, in_b in pairs if in_a and not in_b]
-    only_b = [name for name, in_a, in_b in pairs if in_b and not in_a]
-    p = sign_flip_p([1] * len(only_a) + [-1] * len(only_b))
-    return {"policy": policy, "only_a": only_a, "only_b": only_b, "p": significant(p)}
-
-
-def compared(a: list, b: list, names: list, policy: str) -> dict:
-    """The difference a − b of two pass matrices of the same cases and trials, its intervals and exact tests."""
-    cells = [list(map(operator.sub, *rows)) for rows in zip(a, b)]
-    cases, trials, flips = len(cells), len(cells[0]), [sum(row.count(one) for row in cells) for one in (1, -1)]
-    by_case, by_trial, total = list(map(sum, cells)), list(map(sum, zip(*cells))), cases * trials
-    difference = (flips[0] - flips[1]) / total
-    case_variance, trial_variance = mean_variance(by_case) / trials ** 2, mean_variance(by_trial) / cases ** 2
-    cell_variance = (sum(flips) / total - difference ** 2) / (total - 1) if total > 1 else 0.0
-    variance = max(case_variance, trial_variance, case_variance + trial_variance - cell_variance)
-    p_trials, p_cases = sign_flip_p(by_trial), sign_flip_p(by_case)
-    counts = [(name, sum(x), sum(y)) for name, x, y in zip(names, a, b)]
-    return {"difference": round(difference, 4),
-            "same_cases": {"interval": around(difference, trial_variance, trials - 1), "p": significant(p_trials),
-                           "trials_that_differ": sum(map(bool, by_trial))},
-            "new_cases": {"interval": around(difference, variance, min(cases, trials) - 1),
-                          "p": significant(max(p_trials, p_cases)), "cases_that_differ": sum(map(bool, by_case))},
-            "folded": folded(a, b, names, policy),
-            "cases": cases, "trials_per_case": trials, "passed": [sum(map(sum, a)), sum(map(sum, b))],
-            "flips": flips,
-            "more_in_a": {name: [x, y] for name, x, y in counts if x > y},
-            "more_in_b": {name: [x, y] for name, x, y in counts if x < y},
-            **({} if is_walked(by_trial) and is_walked(by_case) else {"p_by_inversion": True})}
-
-
-# Run records
+# Read: the rows of a run record
 
 def cause(row: dict) -> str:
     """Why a trial is incomplete: the name of its error."""
@@ -286,15 +153,7 @@ def why_not_passed(row: dict) -> str:
     return f"{row['check']}: {row['reason']}" if row["check"] else row["reason"]
 
 
-# The report of one system
-
-def tally(counted) -> dict:
-    """{name: how often} of (name, how often), which may repeat a name, the most frequent first."""
-    counts = Counter()
-    for name, count in counted:
-        counts[name] += count
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
+# Estimate: one system
 
 def case_report(record, number) -> dict:
     """The figures of one case."""
@@ -325,89 +184,6 @@ def complete_rounds(record) -> dict:
     """The curve of the trials that ran for every case: a fair smaller run, since the order is trial-major."""
     rounds, counts = whole_rounds(record)
     return {"rounds": rounds, "curve": curve(rounds, counts) if rounds else None}
-
-
-def summary(values, digits=None):
-    """{trials, total, median, p90} of what was counted or timed; None where nothing was."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    figures = {"total": math.fsum(values), "median": nearest_rank(ordered, 0.5), "p90": nearest_rank(ordered, 0.9)}
-    return {"trials": len(values), **{name: round(value, digits) for name, value in figures.items()}}
-
-
-def amount(record, key, where=slice(None), keep=None) -> list:
-    """The amounts under one key of the trials that tell it (and that keep marks)."""
-    column = record.amounts[key][where]
-    return [value for value in (column if keep is None else compress(column, keep)) if value == value]
-
-
-def latency_s(record, where=slice(None)) -> dict:
-    """{trials, median, p90} in seconds, over the trials that returned an output."""
-    found = summary(amount(record, "recorded_latency_s", where, record.outputs[where]), 3) or {"trials": 0}
-    return {key: found.get(key) for key in ("trials", "median", "p90")}
-
-
-def time_spent(record):
-    """The time of all trials, the share of those that did not pass, and the time for each that did."""
-    spent, won = summary(amount(record, "recorded_latency_s"), 3), record.count("pass")
-    if not spent:
-        return None
-    total = math.fsum(amount(record, "recorded_latency_s"))
-    in_vain = math.fsum(amount(record, "recorded_latency_s", keep=record.verdicts))     # a pass is 0
-    return {**spent, "share_not_passed": round(in_vain / total, 4) if total else None,
-            "per_passed": round(total / won, 3) if won else None}
-
-
-def money(tokens_in, tokens_out, prices, bought):
-    """What the tokens cost at prices (in, out) a million, and each of the passed trials they bought."""
-    if not prices:
-        return None
-    total = None
-    if tokens_in and tokens_out:
-        total = (tokens_in["total"] * prices[0] + tokens_out["total"] * prices[1]) / 1e6
-    return {"price_in": prices[0], "price_out": prices[1], "total": total and round(total, 6),
-            "per_passed": round(total / bought, 6) if total is not None and bought else None}
-
-
-def speed(speeds):
-    """{trials, median, p90} of tokens a second, to a tenth; None where nothing was generated."""
-    found = summary(speeds, 1)
-    return found and {key: found[key] for key in ("trials", "median", "p90")}
-
-
-def costs(record, prices=None) -> dict:
-    """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
-    tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
-    made, spent, worked, latency, load = map(record.amounts.get, (
-        "eval_count", "eval_duration_s", "total_duration_s", "recorded_latency_s", "load_duration_s"))
-    speeds = [tokens / time for tokens, time in zip(made, spent) if tokens == tokens and time == time and time]    # no NaN
-    # What the server says it worked has none of our pauses and retries in it.
-    timed = compress(zip(worked, latency, load), record.outputs)
-    model = [(total if total == total else whole) - part for total, whole, part in timed]
-    return {"tokens_in": tokens_in, "tokens_out": tokens_out,
-            "tokens_per_s": speed(speeds),
-            "time_s": time_spent(record),
-            "model_s": summary([max(0.0, time) for time in model if time == time], 3),
-            "load_s": summary(amount(record, "load_duration_s"), 3),
-            "money": money(tokens_in, tokens_out, prices, record.count("pass"))}
-
-
-def runtimes(record) -> dict:
-    """{"server_version": {"0.33.0": trials}, …}: what the trials ran on, each with its count."""
-    found = {key: Counter() for key in RUNTIMES}
-    for setup, count in record.setups.items():
-        for key, value in zip(RUNTIMES, setup):
-            if value is not None:
-                found[key][as_text(value)] += count
-    return {key: dict(sorted(counts.items())) for key, counts in found.items() if counts}
-
-
-def parallel_calls(record) -> int:
-    """How many trials that reached a server ran beside others."""
-    setups = [(dict(zip(RUNTIMES, setup)), count) for setup, count in record.setups.items()]
-    return sum(count for setup, count in setups
-               if setup["workers"] not in (None, 1) and setup["server_version"] is not None)
 
 
 def planning(record, half) -> dict:
@@ -465,7 +241,43 @@ def system_report(record, prices=None, half=PLANNED) -> dict:
     }
 
 
-# The whole report
+# Estimate: two systems on the same cases
+
+def folded(a: list, b: list, names: list, policy: str) -> dict:
+    """The cases that only one of two pass matrices passes by the policy, and McNemar's p."""
+    passes = FOLDS[policy][1]
+    pairs = [(name, passes(sum(x), len(x)), passes(sum(y), len(y))) for name, x, y in zip(names, a, b)]
+    only_a = [name for name, in_a, in_b in pairs if in_a and not in_b]
+    only_b = [name for name, in_a, in_b in pairs if in_b and not in_a]
+    p = sign_flip_p([1] * len(only_a) + [-1] * len(only_b))
+    return {"policy": policy, "only_a": only_a, "only_b": only_b, "p": significant(p)}
+
+
+def compared(a: list, b: list, names: list, policy: str) -> dict:
+    """The difference a − b of two pass matrices of the same cases and trials, its intervals and exact tests."""
+    cells = [list(map(operator.sub, *rows)) for rows in zip(a, b)]
+    cases, trials, flips = len(cells), len(cells[0]), [sum(row.count(one) for row in cells) for one in (1, -1)]
+    by_case, by_trial, total = list(map(sum, cells)), list(map(sum, zip(*cells))), cases * trials
+    difference = (flips[0] - flips[1]) / total
+    case_variance, trial_variance = mean_variance(by_case) / trials ** 2, mean_variance(by_trial) / cases ** 2
+    cell_variance = (sum(flips) / total - difference ** 2) / (total - 1) if total > 1 else 0.0
+    variance = max(case_variance, trial_variance, case_variance + trial_variance - cell_variance)
+    p_trials, p_cases = sign_flip_p(by_trial), sign_flip_p(by_case)
+    counts = [(name, sum(x), sum(y)) for name, x, y in zip(names, a, b)]
+    return {"difference": round(difference, 4),
+            "same_cases": {"interval": around(difference, trial_variance, trials - 1), "p": significant(p_trials),
+                           "trials_that_differ": sum(map(bool, by_trial))},
+            "new_cases": {"interval": around(difference, variance, min(cases, trials) - 1),
+                          "p": significant(max(p_trials, p_cases)), "cases_that_differ": sum(map(bool, by_case))},
+            "folded": folded(a, b, names, policy),
+            "cases": cases, "trials_per_case": trials, "passed": [sum(map(sum, a)), sum(map(sum, b))],
+            "flips": flips,
+            "more_in_a": {name: [x, y] for name, x, y in counts if x > y},
+            "more_in_b": {name: [x, y] for name, x, y in counts if x < y},
+            **({} if is_walked(by_trial) and is_walked(by_case) else {"p_by_inversion": True})}
+
+
+# Estimate: the whole report
 
 def named(manifest) -> str:
     """The name of what was measured, with the label of its log."""
@@ -488,30 +300,6 @@ def why_not_compared(records, titles, trials):
     return " and ".join(told) or None
 
 
-def made_of(record) -> dict:
-    """What a run is to be repeated with: the system, what it was asked and how, by what and on what."""
-    manifest, ran_on = record.manifest, runtimes(record)
-    environment, asked = (dig(manifest, "provenance", key) for key in ("environment", "asked"))
-    return {**{key: value for key, value in manifest["system"].items() if key != "mode"},
-            "harness_version": manifest["harness_version"], "bench_version": dig(manifest, "provenance", "bench_version"),
-            **{RUNTIMES[key]: ", ".join(ran_on.get(key, ())) or None for key in ("server_version", "workers")},
-            "asked": asked if isinstance(dig(asked, "messages"), list) else {},
-            **(environment if isinstance(environment, dict) else {})}
-
-
-def what_differs(records, titles) -> dict:
-    """{differs: [[what, the one's, the other's]], prompt_lines: the lines of a difference} of what two runs were made of."""
-    made = list(map(made_of, records))
-    asked = [one.pop("asked") for one in made]
-    lines = bench.prompt_difference(*({"system": one, "asked": its} for one, its in zip(made, asked)), titles)
-    for one, its in zip(made, asked if all(asked) else ()):
-        one.update(prompt=its["messages"], schema=its.get("schema"))      # the hashes alone would not say what differs
-    found = bench.differences(*made)
-    told = [[key, *harness.excerpts(old, new)] for key, old, new in found if not (lines and key == "prompt")]
-    return {"differs": [one for one in told if one[0] != "name" or "model" not in {key for key, *_ in found}],
-            "prompt_lines": lines}
-
-
 def calls_compared(a: list, b: list) -> dict:
     """The difference a − b of the pass matrices of the cases that reach a model, and its exact test over the trials."""
     (counts_a, each_a), (counts_b, each_b), trials = sums(a), sums(b), sum(map(len, a))
@@ -524,7 +312,7 @@ def comparison(records, titles, policy) -> dict:
     """What two runs of the same cases say of each other on the trials that both have; not_compared tells why nothing."""
     records = list(map(compact, records))
     result = {"a": titles[0], "b": titles[1],
-              **dict.fromkeys(("difference", "same_cases", "new_cases", "folded")), **what_differs(records, titles)}
+              **dict.fromkeys(("difference", "same_cases", "new_cases", "folded")), **bench.what_differs(records, titles)}
     trials, names = min(record.trials for record in records), records[0].names
     reason = why_not_compared(records, titles, trials)
     if reason:
@@ -596,7 +384,7 @@ def build_report(records: list, names=None, policy: str = "all", prices=None, ba
             **({"reference": titles[first], "separating": separating(systems)} if len(systems) > 1 else {})}
 
 
-# Gates
+# Judge: gates
 
 def verdict_line(case_id, record) -> str:
     """A case that does not pass: its count, and its first failing trial's check and reason."""
@@ -685,7 +473,7 @@ def gates(report: dict, records: list, args) -> list:
     return [{"gate": name, **verdict} for name, verdict in found.items()]
 
 
-# Text
+# Show: text of one system
 
 def title(system) -> str:
     """What was measured, and on what: "qwen3.5:0.8b@de63045f2975  Q8_0  ctx 4096  temp 1"."""
@@ -919,6 +707,19 @@ def format_system(system, record, term, path="") -> list:
     return lines + [term.paint(line, "incomplete") for line in fold(notes(system), term)]
 
 
+def format_gates(verdicts, term) -> list:
+    """A line for each gate, and below it the cases that keep it from being met."""
+    lines = []
+    for verdict in verdicts:
+        kind, word = ("pass", "met") if verdict["met"] else ("fail", "NOT MET")
+        told = fold([f"{term.glyphs[kind]} {verdict['gate']}: {word}, {verdict['detail']}"], term)
+        lines += [term.paint(line, kind) for line in told]
+        lines += fold([f"  {case}" for case in verdict.get("cases", ())], term)
+    return lines
+
+
+# Show: text of two systems
+
 def differs_words(comparison) -> list:
     """What is not the same in two runs, in texts; that nothing differs is said, since what they show then is noise."""
     lines = [f"  {what}: {old} and {new}" for what, old, new in comparison["differs"]]
@@ -1016,6 +817,8 @@ def format_comparison(comparison, term) -> list:
                  *comparison_words(comparison)], term)
 
 
+# Show: text of several systems
+
 def beside_reference(report, system) -> tuple:
     """The difference of a system to the one that the others are compared with, and its p, in words; "" each where none is."""
     for one in report["comparisons"]:
@@ -1102,18 +905,7 @@ def format_across(report, term) -> list:
     return lines + fold(rest, term)
 
 
-def format_gates(verdicts, term) -> list:
-    """A line for each gate, and below it the cases that keep it from being met."""
-    lines = []
-    for verdict in verdicts:
-        kind, word = ("pass", "met") if verdict["met"] else ("fail", "NOT MET")
-        told = fold([f"{term.glyphs[kind]} {verdict['gate']}: {word}, {verdict['detail']}"], term)
-        lines += [term.paint(line, kind) for line in told]
-        lines += fold([f"  {case}" for case in verdict.get("cases", ())], term)
-    return lines
-
-
-# Failures
+# Show: failures
 
 def reply_of(row) -> str:
     """What a trial answered: its output, else the raw reply."""
@@ -1159,46 +951,7 @@ def format_failures(system, record, cases, term, only=None) -> list:
     return lines if len(lines) > 1 else lines + ["no failures"]
 
 
-# Reading
-
-def log_sources(path, args) -> tuple:
-    """(task, case set) of a log: its own, or what the command line names or has graded anew."""
-    return bench.grading_sources(path, bench.header_of(path), args.task, args.cases, args.regrade, bench.warn)
-
-
-def read_record(paths, args):
-    """The record of a log or of logs of parts of one plan, or the run record that a file holds."""
-    path = paths[0]
-    if not bench.is_log(path):
-        return harness.read_json(path)
-    record = bench.graded_logs(paths, *log_sources(path, args), args.regrade)
-    bench.warn_of_ties(path, record.faults, bench.warn)
-    return record
-
-
-def read_records(groups, args) -> tuple:
-    """(the run record of each group of paths, {case id: case} of their cases where a log or --failures tells them)."""
-    records = [read_record(paths, args) for paths in groups]
-    asked = getattr(records[0], "asked", {})
-    if args.failures and not asked:
-        case_set = harness.load_plan(args.task or "triage_task", args.cases)[1]
-        if case_set["sha256"] != dig(records[0], "manifest", "case_set", "sha256"):
-            raise RunError(f"{args.cases or 'the case file'} is not the case set of {args.runs[0]}: --failures shows the "
-                           "inputs, so give the right file with --cases")
-        asked = {case["id"]: case for case in case_set["cases"]}
-    return records, asked
-
-
-def check_case(args, report, asked):
-    """RunError when --case names none of a report's cases, or one whose input --failures cannot show."""
-    known = report["systems"][0]["per_case"]
-    if args.case is not None and args.case not in known:
-        raise RunError(f"--case {args.case}: there is no such case{harness.nearest(args.case, known)}")
-    if not set(asked) >= set(known):
-        raise RunError(f"{args.runs[0]} holds cases that its case set has not: it is not whole")
-
-
-# What the page and the picture look like
+# Show: colours and style
 
 # Text of each ink on its ground has a contrast of 4.5 or more: pass on pass-tile, fail-glyph on fail and so on.
 LIGHT = {"paper": "#ffffff", "ink": "#1b1f24", "dim": "#57606a", "line": "#d0d7de", "soft": "#f1f3f5",
@@ -1371,7 +1124,7 @@ def picture_css() -> str:
     return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
-# Words for both
+# Show: words for page and picture
 
 def heading(system) -> str:
     """What was measured, and on what, in one line."""
@@ -1404,7 +1157,7 @@ def curve_words(values) -> str:
     return "; ".join(f"k {k}: at least one passes {at_k:.3f}, all pass {power_k:.3f}" for k, at_k, power_k in told)
 
 
-# Drawing
+# Show: drawing
 
 def at(*numbers) -> str:
     """Coordinates to a tenth: (12.0, 3.14) → "12 3.1"."""
@@ -1533,7 +1286,7 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
     return lines
 
 
-# The picture
+# Show: the picture
 
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
@@ -1605,7 +1358,7 @@ def svg_picture(system: dict, record: dict) -> str:
                       "</svg>", ""])
 
 
-# The page: a case and its answers
+# Show: the page: a case and its answers
 
 @dataclass(frozen=True)
 class Page:
@@ -1741,7 +1494,7 @@ def answers_html(number, place, groups, figures, case, task, page) -> str:
     return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>", *articles, "</section>"])
 
 
-# The page: tables
+# Show: the page: tables
 
 def table_row(cells, numbers, head="") -> str:
     """A row of HTML cells: the first is its header, those in the columns of numbers stand to the right."""
@@ -1788,7 +1541,7 @@ def flat(name, value, depth=4) -> list:
     return [] if value in (None, "", [], {}) else [(name, value)]
 
 
-# The page: grids
+# Show: the page: grids
 
 def name_html(place, name) -> str:
     """A case's name, which opens the case where the page shows it."""
@@ -1924,7 +1677,7 @@ def page_cases(report, records, page) -> tuple:
     return grids, pairs, told
 
 
-# The page: its parts
+# Show: the page: its parts
 
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
@@ -2074,7 +1827,7 @@ def html_page(report: dict, records: list) -> str:
     return "\n".join(part for part in parts if part)
 
 
-# Formats for other programs
+# Show: formats for other programs
 
 MOST_MARKDOWN, MOST_LINES, MOST_LISTED = 59_900, 120, 20      # bytes; GitHub takes no comment over 65,536
 MOST_SPANS = 400        # in a line, which then stays under the 1 MiB that OpenTelemetry's collector reads of one
@@ -2308,7 +2061,7 @@ def format_of(path):
     return next((made for suffix, made in FORMATS.items() if path.lower().endswith(suffix)), None)
 
 
-# The command line
+# Command: the command line
 
 def out_file(text: str) -> str:
     """An option's value as the path of a report whose suffix names a known format."""
@@ -2359,7 +2112,8 @@ def check_proof(parser, args) -> None:
         parser.error(f"--verify makes a report as it says itself: leave --{given[0].replace('_', '-')} out")
 
 
-def parse_args(argv):
+def options() -> harness.Parser:
+    """What reads the command line."""
     parser = harness.Parser(description=__doc__, usage="python3 report.py LOG [OTHER_LOG] [OPTIONS]")
     add, price = parser.add_argument_group("what is shown").add_argument, number(0, math.inf, "a price from 0 up")
     add("runs", nargs="*", metavar="LOG", help="a log of bench.py or a run record of harness.py; without one the newest are listed")
@@ -2395,6 +2149,11 @@ def parse_args(argv):
     add("--signers", metavar="ALLOWED", help="with --verify: and see that one of the signers in this file signed it")
     add("--signer", metavar="WHO", help="with --signers: that this one did")
     add("--sign", metavar="KEY", help="sign each .json of --out with this SSH key, as FILE.sig")
+    return parser
+
+
+def parse_args(argv):
+    parser = options()
     args = parser.parse_args(argv)
     check_proof(parser, args)
     if args.case is not None and not args.failures:
@@ -2509,7 +2268,7 @@ def made_report(args) -> tuple:
     return report, records, asked
 
 
-# Checking a report
+# Command: checking a report
 
 def words_of(options, runs) -> list:
     """The command line that makes the report of these runs that claims these options; RunError where they are none."""

@@ -6045,6 +6045,23 @@ def one_case(rows):
     return harness.compact({"manifest": {"trials": len(rows)}, "results": rows})
 
 
+class TheContentsOfTheReport(unittest.TestCase):
+    source = (HERE / "report.py").read_text(encoding="utf-8")
+
+    def test_the_parts_stand_in_the_order_of_the_contents(self):
+        contents = re.search("^# The contents.*?\n\n", self.source, re.MULTILINE | re.DOTALL)[0]
+        told = re.sub(r"\s+", " ", contents.replace("#", ""))
+        heads = re.findall("^# (Read|Estimate|Judge|Show|Command): (.*)$", self.source, re.MULTILINE)
+        self.assertEqual(list(dict.fromkeys(part for part, _ in heads)), ["Read", "Estimate", "Judge", "Show", "Command"])
+        places = [told.index(re.split("[:,] | of ", what)[0], told.index(f" {part} ")) for part, what in heads]
+        self.assertEqual(places, sorted(places))
+
+    def test_no_function_is_longer_than_40_lines(self):
+        long = [node.name for node in ast.walk(ast.parse(self.source)) if isinstance(node, ast.FunctionDef)
+                and node.end_lineno - node.lineno >= 40]
+        self.assertEqual((long, self.source.count("\n") <= 2400), ([], True))
+
+
 class Formulas(unittest.TestCase):
     def test_published_values_of_pass_at_k(self):
         for n, c, k, value in ((10, 3, 1, 0.3), (10, 3, 2, 0.5333), (10, 3, 5, 0.9167), (10, 3, 8, 1.0), (10, 7, 3, 0.9917),
@@ -6084,7 +6101,7 @@ class Formulas(unittest.TestCase):
                     formula(n, c, k)
 
     def test_a_suite_is_averaged_over_its_cases(self):
-        values = report.curve_values(10, [0, 3, 10])
+        values = harness.curve_values(10, [0, 3, 10])
         self.assertEqual((round(values[0][0], 4), round(values[4][0], 4)), (0.4333, 0.6389))
 
     def test_equal_pass_rates_can_hide_different_suites(self):
@@ -6092,7 +6109,7 @@ class Formulas(unittest.TestCase):
         self.assertEqual(report.curve(4, [2, 2])["2"], {"pass_at_k": 0.8333, "pass_power_k": 0.1667})
 
     def test_the_curve_is_that_of_the_single_formulas(self):
-        for k, (at, power) in enumerate(report.curve_values(7, [0, 2, 5, 7]), start=1):
+        for k, (at, power) in enumerate(harness.curve_values(7, [0, 2, 5, 7]), start=1):
             self.assertAlmostEqual(at, sum(report.pass_at_k(7, c, k) for c in (0, 2, 5, 7)) / 4, 14)
             self.assertAlmostEqual(power, sum(report.pass_power_k(7, c, k) for c in (0, 2, 5, 7)) / 4, 14)
 
@@ -6103,14 +6120,14 @@ class Formulas(unittest.TestCase):
 
     def test_nearest_rank(self):
         values = [15, 20, 35, 40, 50]
-        self.assertEqual([report.nearest_rank(values, share) for share in (0, 0.05, 0.3, 0.4, 0.5, 0.9, 1)],
+        self.assertEqual([harness.nearest_rank(values, share) for share in (0, 0.05, 0.3, 0.4, 0.5, 0.9, 1)],
                          [15, 15, 20, 20, 35, 50, 50])
 
     def test_nearest_rank_is_not_off_by_a_rounding_error(self):
-        self.assertEqual(report.nearest_rank(range(1, 101), 0.07), 7)
+        self.assertEqual(harness.nearest_rank(range(1, 101), 0.07), 7)
 
     def test_nearest_rank_of_nothing_is_none(self):
-        self.assertIsNone(report.nearest_rank([], 0.5))
+        self.assertIsNone(harness.nearest_rank([], 0.5))
 
 
 class Intervals(unittest.TestCase):
@@ -6127,10 +6144,10 @@ class Intervals(unittest.TestCase):
     def test_student_quantiles(self):
         published = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 8: 2.3060, 9: 2.2622, 30: 2.0423, 89: 1.9870}
         for freedom, value in published.items():
-            self.assertAlmostEqual(report.t_quantile(freedom), value, delta=0.003 if freedom == 5 else 0.0005)
+            self.assertAlmostEqual(harness.t_quantile(freedom), value, delta=0.003 if freedom == 5 else 0.0005)
 
     def test_effective_trials_by_hand(self):
-        correction = (report.t_quantile(3) / report.t_quantile(1)) ** 2
+        correction = (harness.t_quantile(3) / harness.t_quantile(1)) ** 2
         self.assertAlmostEqual(harness.effective_trials([0.0, 0.5], 4), 0.25 * 0.75 / (0.125 / 2) * correction, 12)
 
     def test_effective_trials_at_the_edges(self):
@@ -6152,13 +6169,13 @@ class Intervals(unittest.TestCase):
                 ([.7, .9, 1, .9, .8, .2, 1, 1, .8], 0.514027, 0.942733), ([1, 1, 1, 0, 1], 0.283582, 0.994949),
                 ([.25, .75, .5], 0.151459, 0.848541), ([0, .1], 0.003807, 0.835270),
                 ([.1] * 3 + [1] * 17, 0.648547, 0.970730), ([0] * 3, 0, 0.707598)):
-            found = report.bound(len(values), math.fsum(values), math.fsum(value * value for value in values))
+            found = harness.bound(len(values), math.fsum(values), math.fsum(value * value for value in values))
             for limit, known in zip(found, (low, high)):
                 self.assertAlmostEqual(limit, known, delta=1e-6, msg=values)
 
     def test_at_the_last_k_the_bound_is_that_of_clopper_and_pearson(self):
         # Of 5 of 9: the limits at which 5 or more, and 5 or fewer, have a chance of 2.5 %.
-        low, high = report.bound(9, 5.0, 5.0)
+        low, high = harness.bound(9, 5.0, 5.0)
         tail = lambda p, ks: math.fsum(math.comb(9, k) * p ** k * (1 - p) ** (9 - k) for k in ks)
         self.assertAlmostEqual(tail(low, range(5, 10)), 0.025, 8)
         self.assertAlmostEqual(tail(high, range(6)), 0.025, 8)
@@ -6181,7 +6198,7 @@ class Intervals(unittest.TestCase):
                 (turns, (1.418711, 1.418711),
                  {"1": ((0.1403, 0.8597), (0.1403, 0.8597)), "2": ((0.1866, 0.9335), (0.0665, 0.8134))}),
                 (["+", "-", "+", "+"], (1, 1), {"1": ((0.1941, 0.9937), (0.1941, 0.9937))})):
-            found, band = report.new_cases(*report.sums(matrix(*rows)))[1], self.band(*rows)
+            found, band = harness.new_cases(*report.sums(matrix(*rows)))[1], self.band(*rows)
             self.assertEqual([round(factor, 6) for factor in found], list(factors))
             for k, (at, power) in values.items():
                 self.assertEqual(band[k], {"pass_at_k": list(at), "pass_power_k": list(power)}, (rows, k))
@@ -6319,13 +6336,13 @@ class Comparing(unittest.TestCase):
                 values = [draw.randint(-most, most) + draw.choice((0, 1)) for _ in range(length)]
                 sizes, observed = [abs(value) for value in values if value], abs(sum(values))
                 if observed:
-                    walked, inverted = report.walked_p(sizes, observed), report.inverted_p(sizes, observed)
+                    walked, inverted = harness.walked_p(sizes, observed), harness.inverted_p(sizes, observed)
                     self.assertAlmostEqual(walked, inverted, delta=1e-12, msg=values)
 
     def test_many_trials_are_compared_by_the_transform_and_the_report_says_so(self):
         made = report.compared([b"\1\1\1\0" * 500], [b"\0\1\1\1" * 499 + b"\0\0\1\0"], ["a"], "all")
         self.assertEqual((made["flips"], made["same_cases"]["p"], made["p_by_inversion"]), ([501, 499], 0.9748, True))
-        self.assertEqual(report.inverted_p([1] * 1000, 900), 1e-12)
+        self.assertEqual(harness.inverted_p([1] * 1000, 900), 1e-12)
         titled = {**made, "a": "new", "b": "old", "model_calls": {"trials": 2000, "passed": [1, 1]}, "differs": [], "prompt_lines": [],
                   "left_out": [0, 0]}
         self.assertIn(report.INVERTED, " ".join(line.strip() for line in report.format_comparison(titled, report.PLAIN)))
@@ -6427,7 +6444,7 @@ class WhatDiffers(unittest.TestCase):
         records = [run_record({"a": "+-"}, "x", metadata=metadata, provenance=provenance) for metadata, provenance in (one or (None, {}), two or (None, {}))]
         for record, number in zip(records, (0, 1)):
             record["manifest"]["system"].update({key: values[number] for key, values in parts.items()})
-        return report.what_differs(list(map(harness.compact, records)), ("old", "new"))
+        return bench.what_differs(list(map(harness.compact, records)), ("old", "new"))
 
     def test_the_same_system_twice(self):
         found = self.found()
