@@ -1469,12 +1469,24 @@ def tell_away(progress, wait_s) -> None:
     tell(progress, f"the system is away, waiting up to {format_duration(wait_s)}", urgent=True)
 
 
+class Seat:
+    """A worker's place: which of the servers it asks, its own next trials, and where in the plan that server's cache is."""
+
+    def __init__(self, number, system):
+        self.number, self.system, self.queue, self.primed_for = number, system, deque(), None
+
+
 class Run:
     """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
 
-    def __init__(self, system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
+    def __init__(self, systems, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress,
                  warn, extend, shard):
-        self.system, self.cases, self.log, self.clock, self.workers = system, cases, log, clock, workers
+        self.systems, self.system, self.cases, self.log, self.clock = systems, systems[0], cases, log, clock
+        self.workers = workers
+        self.seats = [Seat(number % len(systems), systems[number % len(systems)]) for number in range(workers)]
+        self.at_each = Counter(seat.number for seat in self.seats)
+        self.in_order = workers == len(systems)     # one trial at a time at each
+        self.free, self.away, self.begun = deque(self.seats), set(), False
         self.rounds = rounds_of(trials, shard)
         self.planned = len(cases) * len(self.rounds)
         self.budget_s, self.wait_s, self.grade, self.progress, self.warn = budget_s, wait_s, grade, progress, warn
@@ -1488,9 +1500,10 @@ class Run:
         self.started = clock()
         self.idle_s = 0.0       # spent on loading and waiting, which tells nothing of the trials' rate
         self.pending = deque()
-        self.already_logged = self.ran = self.unanswered = 0
+        self.already_logged = self.ran = 0
+        self.unanswered = Counter()     # trials in a row at each server
         self.stopped_by_budget = False
-        self.down = self.down_since = self.primed_for = None
+        self.down = self.down_since = None
 
     def counts(self) -> dict:
         """The plan's trials: already logged before, run now, not run."""
@@ -1528,10 +1541,28 @@ class Run:
         trial, place = divmod(index, len(self.cases))
         return self.cases[place], trial
 
+    def left(self) -> bool:
+        """Whether a trial is still to be begun."""
+        return bool(self.pending) or any(seat.queue for seat in self.seats)
+
+    def next_for(self, seat) -> int:
+        """The place in the plan of the next trial at a seat. Of several servers each runs whole rounds, in their order,
+        for as long as there are some, and helps the others at the end."""
+        if not self.in_order or len(self.systems) == 1:
+            return self.pending.popleft()
+        size = len(self.cases)
+        if not seat.queue and self.pending:
+            number = self.pending[0] // size
+            while self.pending and self.pending[0] // size == number:
+                seat.queue.append(self.pending.popleft())
+        elif not seat.queue:
+            seat.queue.append(max((other.queue for other in self.seats), key=len).pop())
+        return seat.queue.popleft()
+
     def budget_spent(self) -> bool:
         """Whether the time is up while trials are left, which is noted."""
         spent = self.budget_s is not None and self.clock() - self.started >= self.budget_s
-        self.stopped_by_budget = self.stopped_by_budget or bool(spent and self.pending)
+        self.stopped_by_budget = self.stopped_by_budget or bool(spent and self.left())
         return spent
 
     def before(self, index) -> list:
@@ -1539,29 +1570,30 @@ class Run:
         place = index % len(self.cases)
         return self.cases[place:] + self.cases[:place]
 
-    def prepare(self, index) -> dict:
-        """Check the system and put its cache where an undisturbed run has it; what the server says of the model."""
-        call_hook(self.system, "check_model")
-        call_hook(self.system, "prime", self.before(index))
+    def prepare(self, system, index) -> dict:
+        """Check a system and put its cache where an undisturbed run has it; what the server says of the model."""
+        call_hook(system, "check_model")
+        call_hook(system, "prime", self.before(index))
         try:
-            return harness.exact(call_hook(self.system, "server_facts") or {}, "server facts")
+            return harness.exact(call_hook(system, "server_facts") or {}, "server facts")
         except harness.OutputError as error:
-            raise RunError(f"{self.system.name}: {error}") from error
+            raise RunError(f"{system.name}: {error}") from error
 
-    def trial(self, index, prime) -> tuple:
+    def trial(self, system, index, prime) -> tuple:
         """(started_at, response) of one planned trial, in a worker thread."""
         case, trial = self.trial_at(index)
         if prime:
-            call_hook(self.system, "prime", self.before(index))
-        return utc_now(), harness.attempt(self.system, case, trial, self.clock)
+            call_hook(system, "prime", self.before(index))
+        return utc_now(), harness.attempt(system, case, trial, self.clock)
 
     def again(self, crew, index, alone) -> dict:
         """The response of a planned trial, run by itself behind what comes before it; raises what stops the run."""
-        if self.primed_for is None:
+        seat, = self.seats
+        if seat.primed_for is None:
             self.pending.append(index)
             self.first_prepared(crew)
-        crew.start(index, self.trial, index, alone and index != self.primed_for)
-        self.primed_for = index + 1
+        crew.start((index, seat), self.trial, self.system, index, alone and index != seat.primed_for)
+        seat.primed_for = index + 1
         _, result = crew.result()
         if isinstance(result, BaseException):
             raise result
@@ -1569,19 +1601,36 @@ class Run:
 
     def start_trials(self, crew) -> None:
         """Hand the next trials to idle workers, unless the time is up."""
-        while self.pending and crew.busy < self.workers and not self.budget_spent():
+        while self.free and self.left() and not self.budget_spent():
             self.log.check()
-            index = self.pending.popleft()
+            seat = self.free.popleft()
+            index = self.next_for(seat)
             # With one worker every trial follows its predecessor's prompt, across gaps in the log too. That is the same
             # one in every round.
-            crew.start(index, self.trial, index, self.workers == 1 and (index - self.primed_for) % len(self.cases) != 0)
-            self.primed_for = index + 1
+            prime = self.in_order and (index - seat.primed_for) % len(self.cases) != 0
+            crew.start((index, seat), self.trial, seat.system, index, prime)
+            seat.primed_for = index + 1
 
-    def log_row(self, index, started_at, response) -> None:
+    def lose(self, seat, down, fatal) -> None:
+        """Go on without a server where others are left; else note that the system is down."""
+        if seat.number not in self.away:
+            self.away.add(seat.number)
+            gone = [one for one in self.seats if one.number == seat.number]
+            self.pending = deque(sorted(chain(self.pending, *(one.queue for one in gone))))
+            for one in gone:
+                one.queue.clear()
+            self.free = deque(one for one in self.free if one.number != seat.number)
+            left = len(self.systems) - len(self.away)
+            if left and not fatal:
+                self.warn(f"{seat.system.host}: {down}; the run goes on at the other {plural(left, 'server')}")
+                return
+            self.down = self.down or down
+
+    def log_row(self, index, seat, started_at, response) -> None:
         """Append one finished trial; notes a SystemDown where too many in a row had no reply."""
         case, trial = self.trial_at(index)
         row = {"case_id": case["id"], "trial": trial, "started_at": started_at, "latency_s": response["latency_s"],
-               "metadata": {**response["metadata"], "workers": self.workers}, **response_part(response)}
+               "metadata": {**response["metadata"], "workers": self.at_each[seat.number]}, **response_part(response)}
         self.log.append([row])
         for key, value in row["metadata"].get(harness.LEFT_OUT, {}).items():
             self.warn_once(f"{self.system.name} says {key} is {value}, not a number from 0 to {harness.MOST_AMOUNT:g}: "
@@ -1589,11 +1638,11 @@ class Run:
         self.ran += 1
         if not is_refusal(row):
             self.down_since = None      # only a trial that ends shows that the wait is over, not a server that answers
-            self.unanswered = self.unanswered + 1 if is_silent(row) else 0
-        if self.unanswered >= UNANSWERED_IN_A_ROW:
+            self.unanswered[seat.number] = self.unanswered[seat.number] + 1 if is_silent(row) else 0
+        if self.unanswered[seat.number] >= UNANSWERED_IN_A_ROW and is_silent(row):
             reason = f"{row['error']['types'][0]}: {row['error']['message']}"
-            self.down = SystemDown(f"{self.unanswered} trials in a row had no reply of the model, the last with "
-                                   f"{reason}: see what is wrong with it")
+            self.lose(seat, SystemDown(f"{self.unanswered[seat.number]} trials in a row had no reply of the model, the last "
+                                       f"with {reason}: see what is wrong with it"), fatal=False)
         verdict = self.judge(row)
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started - self.idle_s, row, verdict)
@@ -1612,7 +1661,7 @@ class Run:
 
     def tell_warnings(self) -> None:
         """Pass on what the system warns of, each text once."""
-        for text in getattr(self.system, "warnings", None) or ():
+        for text in chain(*(getattr(system, "warnings", None) or () for system in self.systems)):
             self.warn_once(text, text)
 
     def warn_once(self, text, key) -> None:
@@ -1620,33 +1669,49 @@ class Run:
             self.warned.add(key)
             self.warn(text)
 
-    def finish(self, index, result) -> None:
+    def finish(self, job, result) -> None:
         """Log a trial that has ended, or note why it could not run."""
+        index, seat = job
         if isinstance(result, SystemDown):
             self.pending = deque(sorted([index, *self.pending]))
-            self.down = self.down or result
+            self.lose(seat, result, fatal=not result.may_return)
         elif isinstance(result, BaseException):
             raise result
         else:
-            self.log_row(index, *result)
+            self.log_row(index, seat, *result)
             self.see_hope()
+        if seat.number not in self.away:
+            self.free.append(seat)
 
     def prepared(self, crew) -> dict | None:
         """What prepare found, in a worker so that a signal ends it too; None, with down set, for a system that is away."""
         began = self.clock()
         tell(self.progress, "getting the system ready")
-        crew.start(None, self.prepare, self.pending[0])
-        _, result = crew.result()
+        results = self.at_all(crew, range(len(self.systems)), lambda system: self.prepare(system, self.pending[0]))
         self.idle_s += self.clock() - began
         self.tell_warnings()
-        if isinstance(result, SystemDown):
-            self.down = result
+        downs = {number: result for number, result in results.items() if isinstance(result, SystemDown)}
+        for result in results.values():
+            if isinstance(result, BaseException) and not isinstance(result, SystemDown):
+                raise result
+        # Each has to be there at the start; later those that are.
+        if downs and (not self.begun or len(downs) == len(results) or not all(down.may_return for down in downs.values())):
+            self.down = min(downs.values(), key=lambda down: down.may_return)
             return None
-        if isinstance(result, BaseException):
-            raise result
-        self.down, self.unanswered = None, 0
-        self.primed_for = self.pending[0]
-        return result
+        self.down, self.begun, self.away = None, True, set(downs)
+        self.unanswered.clear()
+        self.free = deque(seat for seat in self.seats if seat.number not in self.away)
+        for seat in self.seats:
+            seat.primed_for = self.pending[0]
+        hosts = {"hosts": [system.host for system in self.systems]} if len(self.systems) > 1 else {}
+        return {**next(result for number, result in sorted(results.items()) if number not in downs), **hosts}
+
+    def at_all(self, crew, numbers, function) -> dict:
+        """{number: what function(system) returned or raised} of some systems, each in a worker."""
+        for number in numbers:
+            crew.start((None, number), function, self.systems[number])
+        found = [crew.result() for _ in numbers]
+        return {number: result for (_, number), result in found}
 
     def wait(self, crew) -> None:
         """Pause before the system is asked again; raises what is wrong when it is not worth waiting any longer."""
@@ -1683,19 +1748,19 @@ class Run:
         """See at the end that the system is still the one of the log; raises the SystemDown that names another."""
         if not self.ran or not harness.has(self.system, "confirm"):
             return
-        crew.start(None, call_hook, self.system, "confirm")
-        _, result = crew.result()
-        if isinstance(result, SystemDown) and result.may_return:
-            self.warn(f"that the system is still the same could not be seen at the end: {result}")
-        elif isinstance(result, BaseException):
-            raise result
+        there = [number for number in range(len(self.systems)) if number not in self.away]
+        for result in self.at_all(crew, there, lambda system: call_hook(system, "confirm")).values():
+            if isinstance(result, SystemDown) and result.may_return:
+                self.warn(f"that the system is still the same could not be seen at the end: {result}")
+            elif isinstance(result, BaseException):
+                raise result
 
     def stop(self, crew) -> None:
         """Keep the trials that have ended, and end the calls in flight."""
         try:
-            for index, result in crew.finished():
+            for (index, seat), result in crew.finished():
                 if index is not None and not isinstance(result, BaseException):
-                    self.log_row(index, *result)
+                    self.log_row(index, seat, *result)
         except BenchError:
             pass        # the log is what stopped the run
         if crew.busy:
@@ -1705,8 +1770,9 @@ class Run:
 
     def close(self) -> None:
         """End the calls in flight; a system that cannot do it must not keep the run from stopping."""
-        with contextlib.suppress(RunError, SystemDown):
-            call_hook(self.system, "close")
+        for system in self.systems:
+            with contextlib.suppress(RunError, SystemDown):
+                call_hook(system, "close")
 
 
 def patiently(action, wait_s, clock, progress):
@@ -1720,6 +1786,13 @@ def patiently(action, wait_s, clock, progress):
                 raise
         tell_away(progress, wait_s)
         time.sleep(WAIT_PAUSE_S)
+
+
+def check_other(system, other, header, identity) -> None:
+    """RunError when the system at another server is not the one of a header."""
+    for key, old, new in differences(header["system"], identity)[:1]:
+        raise RunError("{} and {} do not have the same system: {} is {} there, {} here: pull the same model on both".format(
+            system.host, other.host, key, *harness.excerpts(old, new)))
 
 
 def continue_log(run, reader, header, taken):
@@ -1760,7 +1833,7 @@ def begin_log(run, reader, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, extend: bool = False, shard=None, stop_if_hopeless: bool = False, sync_every: int = 1,
+              redo_unanswered: bool = False, extend: bool = False, shard=None, also=(), stop_if_hopeless: bool = False, sync_every: int = 1,
               locked: bool = True, signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
@@ -1768,14 +1841,16 @@ def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=No
     its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
     already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
     could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock; every sync_every
-    trials the log is brought onto the disk; shard, {part, of}, says which part of the plan is run; told is what else the header of a new log says."""
+    trials the log is brought onto the disk; shard, {part, of}, says which part of the plan is run; also is the same system at other servers; told is what else the header of a new log says."""
     cases = harness.plan(case_set, splits, trials)
     told = {**(told or {}), **({"shard": shard} if shard else {})}
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task, told),
                        wait_s, clock, progress)
+    for other in also:
+        check_other(system, other, header, patiently(lambda: harness.system_identity(other), wait_s, clock, progress))
     taken = taken_over(sources, header, redo_unanswered, warn) if sources else None
     with LogFile(log_path, sync_every, locked, warn) as log:
-        run = Run(system, cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn,
+        run = Run([system, *also], cases, trials, log, clock, budget_s, workers, wait_s, stop_if_hopeless, grade, progress, warn,
                   extend, shard)
         with log.reading() as file:
             reader = LogReader(file, log.path)
@@ -2543,6 +2618,8 @@ def add_choice(add) -> None:
 
 def add_model(add) -> None:
     """The options of an Ollama model."""
+    add("--host", action="append", default=[], metavar="ADDRESS",
+        help="the server (default: OLLAMA_HOST); repeat it, or list several in OLLAMA_HOST, to use several at once")
     add("--option", type=option_pair, action="append", default=[], metavar="NAME=VALUE",
         help="a sampling option, such as temperature=0.2; repeatable")
     add("--think", choices=("off", "on", "low", "medium", "high", "max"),
@@ -2557,7 +2634,7 @@ def add_run(add) -> None:
     add("--shard", type=shard_text, metavar="I/N",
         help="run the I-th of N parts, each whole rounds, into a log of its own; auto: as Slurm's array tells; auto/N: "
              "as a Kubernetes Indexed Job or GNU parallel tells")
-    add("--workers", type=harness.whole_number, default=1, metavar="N", help="trials in flight at once (default: 1)")
+    add("--workers", type=harness.whole_number, metavar="N", help="trials in flight at once (default: 1 for each server)")
     add("--wait-s", type=harness.seconds, default=0, metavar="N",
         help="wait up to N seconds for a server that is away (default: 0)")
     add("--stop-if-hopeless", action="store_true",
@@ -2623,7 +2700,7 @@ def checked_args(parser, argv):
     """The parsed arguments; usage errors for those that do not go together."""
     args = parser.parse_args(argv)
     args.words = sys.argv[1:] if argv is None else list(argv)
-    if args.workers > MOST_WORKERS:
+    if args.workers is not None and args.workers > MOST_WORKERS:
         parser.error(f"argument --workers: {args.workers} is more than {MOST_WORKERS}")
     if args.sync_every > harness.MAX_TRIALS:
         parser.error(f"argument --sync-every: {args.sync_every} is more than {harness.MAX_TRIALS}")
@@ -2952,9 +3029,9 @@ def rerun(args, signals) -> int:
     cases = logged_cases(header, args.rerun, case_set)
     check_choice(args, case_set, cases)
     rows = logged_trials(args, header, cases)
-    system = system_of_log(args, header, rows, task, case_set)
+    system = at_servers(args, system_of_log(args, header, rows, task, case_set))
     check_same(args.rerun, header, system)
-    run = Run(system, cases, header["trials"], None, time.perf_counter, None, 1, args.wait_s, False, None, None, warn, False,
+    run = Run([system], cases, header["trials"], None, time.perf_counter, None, 1, args.wait_s, False, None, None, warn, False,
               header.get("shard"))
     term, places, same, crew = terminal(sys.stdout, args.color), [case["id"] for case in cases], 0, Crew(1, signals)
     try:
@@ -3040,7 +3117,7 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
         with progress.beside():
             return run_bench(system, case_set, SPLITS, args.trials, args.log, args.budget_s, hardware=args.hardware,
                              task=task, workers=args.workers, wait_s=args.wait_s, sources=args.sources,
-                             redo_unanswered=args.redo_unanswered, extend=args.extend, shard=args.shard,
+                             redo_unanswered=args.redo_unanswered, extend=args.extend, shard=args.shard, also=args.also,
                              stop_if_hopeless=args.stop_if_hopeless, sync_every=args.sync_every, locked=not args.no_lock,
                              signals=signals, progress=progress, warn=progress.warn, told=told_of(args),
                              grade=lambda case, response: harness.grade(task, case, response)), None
@@ -3071,10 +3148,25 @@ def convert(args) -> int:
     return 0
 
 
+def at_servers(args, system):
+    """The system at the first of its servers; the args learn of the others, and of as many workers as there are."""
+    args.also = []
+    if harness.has(system, "at"):
+        system, *args.also = call_hook(system, "at", args.host)
+    elif args.host:
+        raise harness.UsageError(f"argument --host: {system.name} is no model of an Ollama server")
+    servers = 1 + len(args.also)
+    args.workers = args.workers or servers
+    if args.workers < servers:
+        raise harness.UsageError(f"argument --workers: {args.workers} for {servers} servers leave some without work: give "
+                                 f"{servers} or more")
+    return system
+
+
 def systems_of(args, task, case_set) -> list:
     """[(args, system)] of the command line: one, or one for each --model."""
     each = [argparse.Namespace(**{**vars(args), "system": spec}) for spec in args.models] or [args]
-    return [(one, chosen_system(one, task, case_set)) for one in each]
+    return [(one, at_servers(one, chosen_system(one, task, case_set))) for one in each]
 
 
 def set_logs(runs, task) -> None:
@@ -3104,7 +3196,8 @@ def see_all(runs, case_set, task, signals) -> None:
         signals.wake = None     # no worker waits any more
         if counts["not_run"]:
             tell(progress, "seeing that it can run")
-            patiently(lambda: call_hook(system, "check_model"), args.wait_s, time.perf_counter, progress)
+            for one in (system, *args.also):
+                patiently(lambda: call_hook(one, "check_model"), args.wait_s, time.perf_counter, progress)
         progress.erase()
 
 

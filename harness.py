@@ -96,9 +96,9 @@ RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_NAMED = 8, 32, 2000, 0.9, 20
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
-            "reloaded": "model loaded during the trial", "digest": "model digest"}
+            "reloaded": "model loaded during the trial", "digest": "model digest", "host": "server"}
 # What a report without inputs, outputs and reasons keeps of a trial's metadata, and what stands for the rest.
-UNREDACTED = {*AMOUNTS, *RUNTIMES, "seed", "done_reason", "tries", "after_prime"}
+UNREDACTED = {*AMOUNTS, *RUNTIMES, "seed", "done_reason", "tries", "after_prime"} - {"host"}
 REDACTED = "(redacted)"
 ERROR_NAME = re.compile(r"CheckError: check .{1,80}? (raised \w+|returned)|[^:]*")
 # What a difference between what is claimed and what the trials say is called, by its JSON path.

@@ -7,7 +7,8 @@
     UrlChat(url, name)         a model behind OpenAI's chat completions, which nothing pins
     Command(words)             any program; a fresh folder for each trial where it works with files
 
-OLLAMA_HOST says where the server is, read as `ollama` itself reads it; without it, 127.0.0.1:11434.
+OLLAMA_HOST says where the server is, read as `ollama` itself reads it; without it, 127.0.0.1:11434. With
+commas it lists several.
 Proxy settings never apply to it.
 
 A trial is one POST /api/chat on a connection that is kept open. What can come of it:
@@ -405,11 +406,12 @@ class Current(threading.local):
 
 
 class Server:
-    """The server that OLLAMA_HOST names; threads share its connections, which are kept open."""
+    """The server at an address, or else the one that OLLAMA_HOST names; threads share its connections, which are kept open."""
 
     restart = "restart it with `ollama serve`"
 
-    def __init__(self):
+    def __init__(self, host: str | None = None):
+        self.host = host
         self.lock, self.location_lock = threading.Lock(), threading.Lock()      # a look-up may take its time
         self.idle, self.busy = [], set()
         self.ended = threading.Event()
@@ -420,7 +422,7 @@ class Server:
 
     def anew(self) -> "Server":
         """The same server, without its connections."""
-        return Server()
+        return Server(self.host)
 
     def headers(self) -> str:
         """The lines that the head of every request has beside the usual ones."""
@@ -428,7 +430,7 @@ class Server:
 
     def locate(self):
         """(Address, what the look-up says of it) of OLLAMA_HOST; the look-up is done once, not every time."""
-        value = os.environ.get("OLLAMA_HOST", "")
+        value = os.environ.get("OLLAMA_HOST", "") if self.host is None else self.host
         with self.location_lock:
             if self.located is None or self.located[0] != value:
                 address = server_address(value)
@@ -776,7 +778,7 @@ class OllamaChat:
         self.set_options = {}
         self.options = self.settled()
         self.timeout_s, self.keep_alive = TIMEOUT_S, KEEP_ALIVE
-        self.server = Server()
+        self.server, self.host = Server(), None     # the URL of one of several servers
         self.server_version = None
         self.details, self.warnings, self.fault = {}, [], ""
         self.can_think = True   # as far as the server says
@@ -838,6 +840,20 @@ class OllamaChat:
             system.keep_alive = keep_alive_value(keep_alive)
         system.server = self.server.anew()
         return system
+
+    def at(self, hosts=()) -> list:
+        """This system at each of these servers, or of those that OLLAMA_HOST lists; RunError for one given twice."""
+        places = [place.strip() for place in hosts or os.environ.get("OLLAMA_HOST", "").split(",") if place.strip()]
+        if len(places) < 2 and not hosts:
+            return [self]
+        found = {}
+        for place in places:
+            system, url = copy.copy(self), server_address(place).url
+            if url in found:
+                raise RunError(f"the server {url} is given twice, in --host or OLLAMA_HOST: more --workers keep one busier")
+            system.server, system.warnings, system.host = Server(place), [], url if len(places) > 1 else None
+            found[url] = system
+        return list(found.values())
 
     def seed_for(self, trial: int) -> int:
         """The seed of a trial, the same for every case and model."""
@@ -1072,7 +1088,7 @@ class OllamaChat:
         current.ready, current.ended_as = False, None
         told = {"seed": seed, "temperature": self.options["temperature"],
                 "server_version": self.server_version, "timeout_s": self.timeout_s,
-                "after_prime": self.take_warmed()}
+                "after_prime": self.take_warmed(), **({"host": self.host} if self.host else {})}
         facts, self.latest = {}, messages
         try:
             answer = self.send(self.request(messages, seed), self.timeout_s, told)
@@ -1317,7 +1333,7 @@ class UrlChat(OllamaChat):
 
     Nothing proves which model answers, or what its cache held before: it is not pinned, and nothing is primed."""
 
-    prime = confirm = None
+    prime = confirm = at = None
     unloads_at_once = False
 
     def __init__(self, url: str, name: str, key_env: str | None = None):

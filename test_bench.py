@@ -118,6 +118,15 @@ class InFolder(unittest.TestCase):
     def keys(self):
         return [(row["case_id"], row["trial"]) for row in self.rows()]
 
+    def in_folder(self, module, *words):
+        """(exit status, stdout, stderr) of a script's main(), called in this folder."""
+        before = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            return called(module, *words)
+        finally:
+            os.chdir(before)
+
     def assert_refused(self, text, function, *arguments, **options):
         """A RunError whose message holds the text."""
         with self.assertRaises(RunError) as caught:
@@ -1689,14 +1698,6 @@ class Shards(InFolder):
         log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
         self.assertIn("bench.py --trials 4 --shard 2/2\n", self.in_folder(report, "runs/bayes-2-of-2.jsonl")[1])
 
-    def in_folder(self, module, *words):
-        before = os.getcwd()
-        os.chdir(self.folder)
-        try:
-            return called(module, *words)
-        finally:
-            os.chdir(before)
-
     def test_parts_are_converted_taken_over_and_compared_as_one(self):
         for part in (1, 2):
             self.in_folder(bench, "--trials", "3", "--shard", f"{part}/2")
@@ -1763,8 +1764,8 @@ class Labels(InFolder):
     TASK = {"name": "mood", "messages": [{"role": "system", "content": "Be short.\nBe kind."}, {"role": "user", "content": "{input}"}],
             "cases": [{"id": "a", "input": "good day", "expect": "fine"}]}
 
-    def command(self, *words, **options):
-        return script("bench.py", *words, cwd=self.folder, **options)
+    def command(self, *words):
+        return SimpleNamespace(**dict(zip(("returncode", "stdout", "stderr"), self.in_folder(bench, *words))))
 
     def test_a_label_names_the_log_and_stands_in_the_titles(self):
         for words in (("--trials", "2"), ("--trials", "2", "--label", "terse")):
@@ -5392,12 +5393,141 @@ class LogsOfTheFirstVersion(InFolder):
         self.assertIn('the input of case "charged-twice" has changed', called(report, log, "--cases", edited, "--regrade")[2])
 
 
+class SeveralServers(InFolder):
+    loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def setUp(self):
+        super().setUp()
+        self.servers = [self.enterContext(FakeOllama()) for _ in range(3)]
+        self.urls = [f"http://{server.address}" for server in self.servers]
+
+    def run_at(self, servers=3, trials=7, workers=None, **options):
+        """The counts of a run at so many servers, a worker each."""
+        first, *also = small().at([server.address for server in self.servers[:servers]])
+        for system in (first, *also):
+            system.pauses_s = (0.01,)
+        self.warnings = []
+        return bench.run_bench(first, self.loaded, ["development"], trials, self.log, also=also, workers=workers or servers,
+                               warn=self.warnings.append, task=triage_task, **options)
+
+    def trials_at(self, server):
+        """The (seed, text) of the trials that a server was asked."""
+        return [(chat["options"]["seed"], chat["messages"][1]["content"]) for chat in server.chats if chat["options"]["num_predict"] == 64]
+
+    def test_each_server_runs_whole_rounds_in_order_and_a_row_says_which_answered(self):
+        self.assertEqual(self.run_at()["ran"], 63)
+        rows = bench.read_log(self.log)[1]
+        told = {(row["case_id"], row["trial"]): row["metadata"]["host"] for row in rows if "reply" in row["metadata"]}
+        self.assertEqual(set(told.values()), set(self.urls))
+        self.assertEqual({row["metadata"]["workers"] for row in rows}, {1})
+        for server, url in zip(self.servers, self.urls):
+            asked = self.trials_at(server)
+            self.assertEqual(len(asked), sum(host == url for host in told.values()))
+            self.assertEqual({seed for seed, _ in asked[:7]}, {asked[0][0]})        # a round of its own first
+        self.assertEqual(sum(len(self.trials_at(server)) for server in self.servers), 49)
+        self.assertEqual(bench.read_log(self.log)[0]["environment"]["server"]["hosts"], self.urls)
+        made = report_on(self.log)
+        self.assertIn("note: the trials differ in server: http://127.0.0.1:", made.out)
+
+    def test_another_digest_or_a_missing_server_is_told_before_the_first_trial(self):
+        self.servers[1].others["/api/tags"] = {"body": {"models": [{"name": "smollm2:135m", "digest": "0" * 64}]}}
+        self.assert_refused(f'{self.urls[0]} and {self.urls[1]} do not have the same system: system.model is "smollm2:135m@fd5f44c0b5af" there, '
+                            .replace("system.model", "model"), self.run_at)
+        self.servers[2].stop()
+        with self.assertRaises(SystemDown) as caught:
+            first, also = small().at([self.servers[0].address, self.servers[2].address])
+            bench.run_bench(first, self.loaded, ["development"], 2, self.log, also=[also], workers=2)
+        self.assertIn(self.urls[2], str(caught.exception))
+        self.assertEqual([self.trials_at(server) for server in self.servers], [[], [], []])
+        self.assertFalse(self.log.exists())
+
+    def test_one_that_goes_away_costs_its_workers_only(self):
+        def usual(request, number):
+            if number == 5:
+                threading.Thread(target=lambda: (self.servers[1].stop(), gone.set())).start()
+                return HANG
+            return {}
+        gone = threading.Event()
+        self.servers[1].usual = usual
+        self.servers[0].usual = self.servers[2].usual = lambda request, number: {} if number < 4 or gone.wait(20) else {}
+        self.assertEqual(self.run_at()["ran"], 63)
+        self.assertEqual(len({(row["case_id"], row["trial"]) for row in bench.read_log(self.log)[1]}), 63)
+        lost = [text for text in self.warnings if "the run goes on at the other 2 servers" in text]
+        self.assertEqual(len(lost), 1)
+        self.assertTrue(lost[0].startswith(self.urls[1]), lost)
+
+    def test_one_that_only_fails_is_left_as_well(self):
+        def usual(request, number):
+            failed.release()
+            return {"cut": 0} if request["body"]["options"]["num_predict"] == 64 else {}
+        failed = threading.Semaphore(0)
+        self.servers[1].usual = usual
+        # The others wait until it has failed as often as it may, a probe and a prime apart.
+        self.servers[0].usual = lambda request, number: {} if number != 4 or all(failed.acquire(timeout=20) for _ in range(7)) else {}
+        self.servers[2].usual = lambda request, number: {} if number < 4 or self.servers[0].chatted > 5 else {"delay": 0.02}
+        self.assertEqual(self.run_at()["ran"], 63)
+        errors = [row["metadata"]["host"] for row in bench.read_log(self.log)[1] if "error" in row and "reply" not in row["metadata"]
+                  and row["error"]["types"][0] != "Rejection"]
+        self.assertEqual(errors, [self.urls[1]] * 5)
+        self.assertIn("5 trials in a row had no reply of the model", "".join(self.warnings))
+
+    def test_when_all_are_gone_the_run_stops_and_the_same_command_resumes(self):
+        def ending(server):
+            def usual(request, number):
+                if number == 6:
+                    stopping.append(threading.Thread(target=server.stop))
+                    stopping[-1].start()
+                return HANG if number > 5 else {}
+            return usual
+        stopping = []
+        for server in self.servers[:2]:
+            server.usual = ending(server)
+        with self.assertRaises(SystemDown) as caught:
+            self.run_at(2)
+        self.assertIn("start it with `ollama serve`", str(caught.exception))
+        logged = len(bench.read_log(self.log)[1])
+        for thread, server in zip(stopping, self.servers):
+            thread.join()
+            server.usual = {}
+        for server in self.servers[:2]:
+            server.start()
+        self.assertEqual(self.run_at(2)["already_logged"], logged)
+        self.assertEqual(len(bench.read_log(self.log)[1]), 63)
+
+    def test_a_swapped_model_at_one_of_them_stops_the_run(self):
+        def usual(request, number):
+            if number == 6:
+                swapped = {"models": [{"name": "smollm2:135m", "digest": "0" * 64}]}
+                self.servers[1].others.update({"/api/tags": {"body": swapped}, "/api/ps": {"body": swapped}})
+            return {}
+        self.servers[1].usual = usual
+        with self.assertRaises(SystemDown) as caught:
+            self.run_at(trials=40)
+        self.assertIn("the server now has 000000000000", str(caught.exception))
+
+    def test_the_command_takes_hosts_and_a_list_and_a_worker_for_each(self):
+        hosts = [word for server in self.servers[:2] for word in ("--host", server.address)]
+        model = ("--model", "smollm2:135m", "--trials", "2")
+        for words in (hosts, []):
+            with mock.patch.dict(os.environ, {} if words else {"OLLAMA_HOST": ", ".join(server.address for server in self.servers[:2])}):
+                status, _, err = self.in_folder(bench, *model, *words, "--log", f"{len(words)}.jsonl")
+            self.assertEqual((status, err), (0, ""))
+            told = {row["metadata"].get("host") for row in bench.read_log(self.folder / f"{len(words)}.jsonl")[1]} - {None}
+            self.assertEqual(told, set(self.urls[:2]))
+        for words, text in (((*hosts, "--workers", "1"), "1 for 2 servers leave some without work"), (hosts[:2] * 2, "is given twice"),
+                            (("--host", "::x"), "is no host")):
+            status, _, err = self.in_folder(bench, *model, *words)
+            self.assertTrue(status and text in err and err.count("\n") == 1, err)
+        self.assertIn("argument --host: bayes is no model of an Ollama server", called(bench, "--host", "a")[2])
+        self.assertEqual(self.in_folder(bench, *model, *hosts[:2])[0], 0)
+        self.assertNotIn("host", bench.read_log(self.folder / "runs" / "smollm2-135m.jsonl")[1][0]["metadata"])
+
+
 class SeveralModels(InFolder):
     WORDS = ("--model", "smollm2:135m", "--model", "gemma4:e2b", "--trials", "1")
 
     def command(self, *words):
-        done = script("bench.py", *words, cwd=self.folder)
-        return done.returncode, done.stdout, done.stderr
+        return self.in_folder(bench, *words)
 
     def test_they_run_one_after_the_other_each_into_its_log_and_the_last_line_compares_them(self):
         with FakeOllama() as server:
@@ -5411,8 +5541,7 @@ class SeveralModels(InFolder):
             server.requests.clear()
             self.assertIn("already logged 9, ran 0", self.command(*self.WORDS)[1])
             self.assertEqual(server.chats, [])
-        done = script(*shlex.split(last)[2:], cwd=self.folder)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.in_folder(report, *shlex.split(last)[3:])[0], 0)
 
     def test_all_are_checked_before_the_first_trial(self):
         with FakeOllama() as server:
