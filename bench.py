@@ -1826,6 +1826,8 @@ def begin_log(run, reader, header, taken, facts):
     settings = {"sync": run.log.sync_every or None}
     if harness.has(run.system, "keep_alive"):
         settings["keep_alive"] = harness.as_text(run.system.keep_alive)
+    if getattr(run.system, "logprobs", None) is not None:
+        settings["logprobs"] = run.system.logprobs
     run.log.append([{**header, **settings, **entries}, *rows], at_once=True)
     sync_folder(run.log.path.parent)
     run.resume(rows)
@@ -2564,6 +2566,13 @@ def shard_text(text: str) -> dict:
     return {"part": part, "of": of}
 
 
+def top_count(text: str) -> int:
+    """How many likely tokens are asked for, 0 to 20, of a --logprobs; usage error otherwise."""
+    if not re.fullmatch("[0-9]{1,2}", text, re.ASCII) or int(text) > 20:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 20")
+    return int(text)
+
+
 def label_text(text: str) -> str:
     """A label: a short text of one line."""
     text = text.strip()
@@ -2625,6 +2634,8 @@ def add_model(add) -> None:
     add("--think", choices=("off", "on", "low", "medium", "high", "max"),
         help="let the model think first (default: off)")
     add("--timeout-s", type=harness.seconds, metavar="S", help="the deadline of one trial (default: 120)")
+    add("--logprobs", type=top_count, nargs="?", const=5, metavar="K",
+        help="keep how likely each token was, and the K likeliest in its place (0 to 20, default: 5)")
     add("--keep-alive", metavar="TIME", help="how long the server keeps the model after a call (default: 30m)")
 
 
@@ -2828,6 +2839,10 @@ def chosen_system(args, task, case_set):
         except RunError as error:
             named = re.sub("^(timeout_s|think|keep_alive) ", lambda found: f"--{found[1].replace('_', '-')} ", str(error))
             raise harness.UsageError(named if named.startswith("--") else f"argument --option: {error}") from None
+    if args.logprobs is not None:
+        if not harness.has(system, "with_logprobs"):
+            raise RunError(f"{system.name} tells no log-probabilities: --logprobs is for models and model_triage:bayes")
+        system = call_hook(system, "with_logprobs", args.logprobs)
     options = system.options if harness.has(system, "options") else None
     if isinstance(options, dict) and options.get("temperature") == 0 and args.trials > 1:
         warn("the temperature is 0: the seed changes nothing, so all trials of a case are one trial; "

@@ -93,6 +93,7 @@ AMOUNTS = ("recorded_latency_s", "prompt_eval_count", "eval_count", "load_durati
 MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # When cases are alike: words in a row, marks of a text's sketch, pairs that are compared at most, share of equal words, lines told.
 RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_NAMED = 8, 32, 2000, 0.9, 20
+MOST_TOKENS = 512           # of a reply, whose log-probabilities are kept
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",

@@ -51,6 +51,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 
 import harness
 from harness import Answer, Rejection, RunError, SystemDown
@@ -70,7 +71,7 @@ RELOAD_S = 0.1
 PAUSE_S = 10.0
 BUSY = (429, 502, 503, 504)
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-# An answer without logprobs has a few KB; what is far over that is not Ollama's.
+# An answer has a few KB, with log-probabilities some tens; what is far over that is not Ollama's.
 MOST_BYTES = 1 << 26
 ENDED = "the call was ended because the run stops: run it again"
 DEFAULT_OPTIONS = {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096}
@@ -620,6 +621,31 @@ def facts_of(answer: dict) -> dict:
     return facts
 
 
+def kept_logprobs(entries):
+    """The log-probabilities of a reply as a log keeps them, {"tokens", "logprobs", "tops", "rest"}; None for what is none.
+
+    entries is the server's list of {"token", "logprob", "bytes", "top_logprobs"}. A token is its text, or a list of its
+    bytes where they are no whole characters; tops has for each the likeliest ones, [token, log-probability, token, …];
+    rest counts the tokens that are left out. All of it is to 4 decimals."""
+    def text(entry):
+        token, told = entry["token"], entry.get("bytes")
+        halved = told and ("\ufffd" in token or token.startswith("bytes:"))
+        return list(bytes(told)) if halved else token
+
+    def number(entry):
+        return round(entry["logprob"] * 1e4) / 1e4
+    try:
+        some = entries[:harness.MOST_TOKENS]
+        listed = [entry.get("top_logprobs") or () for entry in some]
+        "".join(entry["token"] for entry in [*some, *chain.from_iterable(listed)])       # seen to be text
+        kept = {"tokens": list(map(text, some)), "logprobs": list(map(number, some))}
+        tops = [[part for top in one for part in (text(top), number(top))] for one in listed]
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        return None
+    rest = {"rest": len(entries) - len(some)} if len(entries) > len(some) else {}
+    return {**kept, **({"tops": tops} if any(tops) else {}), **rest} if some else None
+
+
 def is_whole(reply) -> bool:
     """Whether a reply that was cut holds a whole JSON value all the same: "{} \\n" → True, "12" → False."""
     try:
@@ -775,7 +801,7 @@ class OllamaChat:
         self.name, self.tag, self.listed_as = tag.lower(), tag, tag
         self.asked, self.tools, self.digest = asked, [], digest
         self.pinned = digest is not None
-        self.set_options = {}
+        self.set_options, self.logprobs = {}, None      # how many log-probabilities a token are asked for
         self.options = self.settled()
         self.timeout_s, self.keep_alive = TIMEOUT_S, KEEP_ALIVE
         self.server, self.host = Server(), None     # the URL of one of several servers
@@ -855,6 +881,17 @@ class OllamaChat:
             found[url] = system
         return list(found.values())
 
+    def with_logprobs(self, most: int) -> "OllamaChat":
+        """The same system, which asks for the log-probability of each token and of so many likely ones in its place."""
+        system = copy.copy(self)
+        system.logprobs, system.server = most, self.server.anew()
+        return system
+
+    @property
+    def logprobs_asked(self) -> dict:
+        """What of a request asks for log-probabilities."""
+        return {} if self.logprobs is None else {"logprobs": True, "top_logprobs": self.logprobs}
+
     def seed_for(self, trial: int) -> int:
         """The seed of a trial, the same for every case and model."""
         return FIRST_SEED + trial
@@ -908,7 +945,7 @@ class OllamaChat:
         return json.dumps({"model": self.listed_as, "messages": messages, "stream": False, "think": think,
                            **({} if schema is None else {"format": schema}), "truncate": False, "shift": False,
                            "keep_alive": int(keep_alive) if keep_alive.lstrip("-").isdigit() else keep_alive,
-                           "options": options}).encode("ascii")
+                           **self.logprobs_asked, "options": options}).encode("ascii")
 
     def sent(self, case: dict, trial: int) -> dict:
         """The body of the request of a trial; Rejection where none is sent."""
@@ -972,7 +1009,11 @@ class OllamaChat:
         limit = self.options["num_predict"]
         try:
             answer = self.warm(messages, PROBE_TOKENS if limit < 0 else min(limit, PROBE_TOKENS))
-            self.warnings = [f"the probe of {self.tag}: {text}" for text in self.doubts(facts_of(answer))]
+            facts = facts_of(answer)
+            self.warnings = [f"the probe of {self.tag}: {text}" for text in self.doubts(facts)]
+            if self.logprobs is not None and facts.get("reply") and not kept_logprobs(answer.get("logprobs")):
+                self.warnings.append(f"the server sends no log-probabilities with a reply of {self.tag} (an older one knows "
+                                     "none): the trials are run without")
         except ContextOverflow as error:
             raise SystemDown(f"not even a short message fits the context ({error}): raise num_ctx") from error
         except ServerError as error:
@@ -1096,6 +1137,8 @@ class OllamaChat:
             facts = facts_of(answer)
             if facts.get("load_duration_s", 0) > RELOAD_S:
                 told["reloaded"] = True
+            kept = None if self.logprobs is None else kept_logprobs(answer.get("logprobs"))
+            facts.update({"logprobs": kept} if kept else {})
             self.fault = fault_in(facts.get("reply", ""), self.schema is not None)
             return Answer(output_of(answer, facts, self.schema is not None), {**facts, **told})
         except (ReplyError, TimeoutError, ValueError) as error:
@@ -1382,7 +1425,8 @@ class UrlChat(OllamaChat):
             sent["chat_template_kwargs"] = {"enable_thinking": options["think"]}
         elif options["think"]:
             sent["reasoning_effort"] = options["think"]
-        return json.dumps({"model": self.name, "messages": messages, "stream": False, "seed": seed, **sent}).encode("ascii")
+        return json.dumps({"model": self.name, "messages": messages, "stream": False, "seed": seed, **sent,
+                           **self.logprobs_asked}).encode("ascii")
 
     def fields(self, content) -> dict:
         return completion_fields(content)
@@ -2092,6 +2136,23 @@ def draw(weights, seed, text):
         point -= weight
 
 
+def posterior_tokens(weights, label, most) -> list:
+    """The posterior as the tokens of a label in JSON: the category's chance, then that of needs_human given it."""
+    def token(shares, taken):
+        chances = {text: math.log(share / sum(shares.values())) for text, share in shares.items() if share}
+        likely = sorted(chances, key=lambda text: -chances[text])[:most]
+        return {"token": taken, "logprob": chances[taken],
+                "top_logprobs": [{"token": text, "logprob": chances[text]} for text in likely]}
+    categories, humans = Counter(), Counter()
+    for (category, needs_human), weight in weights.items():
+        categories[category] += weight
+        if category == label[0]:
+            humans[json.dumps(needs_human)] += weight
+    start, middle, end = '{"category": "', '", "needs_human": ', "}"
+    return [token({start: 1}, start), token(categories, label[0]), token({middle: 1}, middle),
+            token(humans, json.dumps(label[1])), token({end: 1}, end)]
+
+
 class Bayes:
     """Naive Bayes over words that samples its answer from the posterior: honestly flaky, no server needed."""
 
@@ -2102,8 +2163,16 @@ class Bayes:
     tools = []
     only_triage = True      # it has learnt nothing else
 
+    logprobs = None
+
     def __init__(self, *, examples=EXAMPLES):
         self.examples = examples
+
+    def with_logprobs(self, most: int) -> "Bayes":
+        """The same sampler, which tells its posterior as log-probabilities of tokens."""
+        system = copy.copy(self)
+        system.logprobs = most
+        return system
 
     @cached_property
     def model(self):
@@ -2128,8 +2197,9 @@ class Bayes:
         weights = label_weights(self.fitted, text)
         label = draw(weights, seed, text)
         category, needs_human = label
+        told = {} if self.logprobs is None else {"logprobs": kept_logprobs(posterior_tokens(weights, label, self.logprobs))}
         return Answer({"category": category, "needs_human": needs_human},
-                              {"seed": seed, "weight": f"{weights[label]}/{sum(weights.values())}"})
+                      {"seed": seed, "weight": f"{weights[label]}/{sum(weights.values())}", **told})
 
 
 bayes = Bayes()

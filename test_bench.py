@@ -5807,6 +5807,110 @@ class AnyServer(InFolder):
                 self.assertGreater(status, 0)
 
 
+SURE = {name: exchange["body"] for name, exchange in json.loads((HERE / "recorded" / "logprobs-wire.json").read_text())["exchanges"].items()}
+EMBEDDED_SURE = model_triage.bayes.with_logprobs(5)
+
+
+class AskingForLogprobs(InFolder):
+    """--logprobs: what is asked for, what is kept of it, and that nothing else changes."""
+    loaded = harness.load_cases(CASE_FILE, triage_task)
+
+    def run_on(self, server, *words):
+        """What a run of one trial a case says on stderr, on a stand-in."""
+        with server, mock.patch("os.fsync"):
+            status, out, err = called(bench, "--model", "smollm2:135m", "--trials", "1", "--log", self.log, *words)
+        self.assertEqual(status, 0, err)
+        return err
+
+    def kept(self):
+        return [row["metadata"].get("logprobs") for row in self.rows() if "reply" in row["metadata"]]
+
+    def test_a_real_reply_is_kept_in_compact_form_to_four_decimals(self):
+        server = FakeOllama(usual={"body": SURE["logprobs_gemma3_schema"]})
+        self.assertEqual(self.run_on(server, "--logprobs"), "")
+        self.assertEqual({(chat["logprobs"], chat["top_logprobs"]) for chat in server.chats}, {(True, 5)})
+        kept = self.kept()
+        self.assertEqual(kept, [kept[0]] * 7)
+        told = json.loads(SURE["logprobs_gemma3_schema"])
+        self.assertEqual("".join(kept[0]["tokens"]), told["message"]["content"])
+        self.assertEqual((kept[0]["logprobs"][0], kept[0]["tops"][0][:4]), (-9.6984, ["You", -0.9845, "I", -2.0897]))
+        self.assertEqual((list(kept[0]), len(kept[0]["tokens"]), {len(tops) for tops in kept[0]["tops"]}),
+                         (["tokens", "logprobs", "tops"], told["eval_count"] - 1, {10}))
+        self.assertLess(len(json.dumps(kept[0])), 0.3 * len(SURE["logprobs_gemma3_schema"]))
+
+    def test_the_header_says_it_and_the_plan_does_not(self):
+        for words, said in ((("--logprobs", "0"), 0), (("--logprobs=20",), 20), ((), None)):
+            self.log.unlink(missing_ok=True)
+            server = FakeOllama(usual={"body": SURE["logprobs_smollm2_schema"]})
+            self.run_on(server, *words)
+            header = bench.read_log(self.log)[0]
+            self.assertEqual((header.get("logprobs"), header["system"], server.chats[-1].get("top_logprobs")), (
+                said, harness.system_identity(ModelTriage("smollm2:135m", header["system"]["model"][-12:])), said))
+            self.assertEqual([told is None for told in self.kept()], [said is None] * 7)
+
+    def test_rows_with_and_without_share_a_log(self):
+        self.run_on(FakeOllama())
+        server = FakeOllama(usual={"body": SURE["logprobs_smollm2_schema"]})
+        self.run_on(server, "--trials", "2", "--extend", "--logprobs", "1")
+        self.assertEqual([told is None for told in self.kept()], [True] * 7 + [False] * 7)
+
+    def test_a_server_that_does_not_know_the_field_is_told_of_once(self):
+        self.assertEqual(self.run_on(FakeOllama(), "--logprobs", "3"), (
+            "warning: the server sends no log-probabilities with a reply of smollm2:135m (an older one knows none): "
+            "the trials are run without\n"))
+        self.assertEqual(self.kept(), [None] * 7)
+
+    def test_what_is_no_such_list_is_kept_as_none_and_is_no_fault_of_the_trial(self):
+        token = {"token": "a", "logprob": -1, "bytes": [97]}
+        for odd in (1, "x", {}, [], [1], [{}], [{"token": 1, "logprob": -1}], [{"token": "a", "logprob": "b"}], [{**token, "top_logprobs": 3}],
+                    [{**token, "top_logprobs": [{"token": [[]], "logprob": 0}]}], [{"token": "\ufffd", "logprob": -1, "bytes": [256]}]):
+            self.assertIsNone(model_triage.kept_logprobs(odd), odd)
+        self.log.unlink(missing_ok=True)
+        self.run_on(FakeOllama(usual={"body": chat_body(logprobs=[{"token": {}}])}), "--logprobs")
+        self.assertEqual(len([row for row in self.rows() if "output" in row]), 7)
+
+    def test_half_a_character_is_its_bytes_and_a_long_reply_is_cut(self):
+        half = [{"token": "\ufffd", "logprob": -1.00004, "bytes": [byte], "top_logprobs": []} for byte in "é".encode()]
+        self.assertEqual(model_triage.kept_logprobs([*half, {"token": "\ufffd", "logprob": 0, "bytes": None}]),
+                         {"tokens": [[195], [169], "\ufffd"], "logprobs": [-1.0, -1.0, 0.0]})
+        kept = model_triage.kept_logprobs([{"token": "a", "logprob": -0.5}] * 515)
+        self.assertEqual((len(kept["tokens"]), len(kept["logprobs"]), kept["rest"]), (512, 512, 3))
+
+    def test_a_server_with_chat_completions_is_asked_in_its_own_form(self):
+        told = json.loads(SURE["logprobs_smollm2_schema"])
+        answer = completion(told["message"]["content"])
+        answer["choices"][0]["logprobs"] = {"content": told["logprobs"]}
+        with FakeLlamaCpp(*[{"body": answer}] * 8) as server, mock.patch("os.fsync"):
+            status, _, err = called(bench, "--url", f"http://{server.address}/v1", "--model", "small", "--logprobs", "2", "--trials", "1", "--log", self.log)
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual({(chat["logprobs"], chat["top_logprobs"]) for chat in server.chats}, {(True, 2)})
+        self.assertEqual(self.kept(), [model_triage.kept_logprobs(told["logprobs"])] * 7)
+
+    def test_the_embedded_sampler_tells_its_posterior(self):
+        weights = {("billing", False): 62, ("account", True): 10, ("account", False): 20, ("other", False): 8}
+        tokens = model_triage.posterior_tokens(weights, ("account", True), 2)
+        self.assertEqual("".join(token["token"] for token in tokens), json.dumps({"category": "account", "needs_human": True}))
+        self.assertAlmostEqual(math.exp(sum(token["logprob"] for token in tokens)), 0.1)
+        self.assertEqual([(top["token"], round(math.exp(top["logprob"]), 6)) for top in tokens[1]["top_logprobs"]], [("billing", 0.62), ("account", 0.3)])
+        for trial in range(20):
+            plain, told = (system.respond(CASE, trial) for system in (model_triage.bayes, EMBEDDED_SURE))
+            self.assertEqual((plain.output, plain.metadata), (told.output, {key: told.metadata[key] for key in plain.metadata}))
+            self.assertEqual(json.loads("".join(told.metadata["logprobs"]["tokens"])), plain.output)
+        self.assertEqual(harness.system_identity(EMBEDDED_SURE), harness.system_identity(model_triage.bayes))
+
+    def test_who_has_none_to_tell_and_what_is_no_number(self):
+        for words, message in ((("--command", "cat", "--logprobs"), "error: cat tells no log-probabilities: --logprobs is for models and model_triage:bayes\n"),
+                               (("--logprobs", "21"), "argument --logprobs: '21' is not a whole number from 0 to 20"),
+                               (("--logprobs", "-1"), "argument --logprobs: '-1' is not a whole number from 0 to 20")):
+            status, _, err = called(bench, *words)
+            self.assertNotEqual(status, 0)
+            self.assertIn(message, err)
+
+    def test_more_than_the_server_gives_is_refused_in_its_own_words(self):
+        with FakeOllama({"status": 400, "body": SURE["logprobs_21"]}):
+            self.assertIn("top_logprobs must be between 0 and 20", str(refusal(self, small().with_logprobs(21).check_model)))
+
+
 def python_words(*words):
     """A command line that has this Python run something, started as soon as it can be."""
     return shlex.join([sys.executable, "-S", "-E", *map(str, words)])
