@@ -2961,11 +2961,12 @@ def try_out(args, system, task, cases) -> int:
 
 def check(args, system, task, cases, case_set) -> int:
     """Say that the task and its cases are sound, and show the request of the first case that is asked at all."""
-    for text in harness.contamination(case_set, getattr(system, "asked", None), getattr(system, "examples", ())):
+    doubts = harness.contamination(case_set, getattr(system, "asked", None), getattr(system, "examples", ()))
+    for text in doubts:
         warn(text)
     asked = [case for case in cases if "expect_rejection" not in case]
     case, named = (asked or cases)[0], args.system != ANY_MODEL
-    print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, nothing wrong", "",
+    print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, {'see the warnings' if doubts else 'nothing wrong'}", "",
           *under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
           *under("wanted", harness.wanted(case, task).removeprefix("wants ")), "",
           f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")

@@ -5289,6 +5289,12 @@ run       python3 {bench.__file__} receipts.json --model smollm2:135m
         self.assertIn("\nmodel     company:small\n", told)
         self.assertIn("\nresponse_format {", told)
 
+    def test_checking_says_when_there_is_something_to_see(self):
+        self.task(cases=[*RECEIPTS["cases"], {**RECEIPTS["cases"][1], "id": "again"}])
+        status, out, err = called(bench, "receipts.json", "--check")
+        self.assertEqual((status, out.partition("\n")[0], err), (
+            0, "receipts: 4 cases, see the warnings", "warning: case book and case again have the same input\n"))
+
     def test_two_ways_to_look_are_one_too_many(self):
         self.refused("argument --try: not allowed with argument --check", "receipts.json", "--try", "--check", status=2)
 
