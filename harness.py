@@ -2345,7 +2345,7 @@ def record_findings(record, task, case_set) -> list:
     manifest, rows, proof = record["manifest"], record["results"], record.get("proof")
     for key, now in (("task", task_identity(task)), ("case_set", {key: case_set[key] for key in ("name", "sha256")})):
         if manifest[key] != now:
-            raise RunError(f"its {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
+            raise UsageError(f"its {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
                            f"own with --{'task' if key == 'task' else 'cases'}")
     cases = plan(case_set, manifest["splits"], manifest["trials"])
     absent = absent_trials(record, cases)
@@ -2396,6 +2396,20 @@ def told_findings(found) -> list:
     return lines + ([f"beside these {len(figures)} figures differ: {reasons[0]}"] if figures else [])
 
 
+def remaking_words(options, known, runs) -> list:
+    """The command line that makes a report of these runs with the options that it claims; RunError for unknown ones."""
+    words = [*map(as_word, runs)]
+    if not isinstance(options, dict) or not set(options) <= {*known, "no_worse_than"}:
+        raise RunError("options: they are not those of a report")
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words += [f"{flag}={words.pop(len(runs) - 1)}"] if name == "no_worse_than" else [flag]
+        else:
+            words += [f"{flag}={one}" for one in (value if isinstance(value, list) else [value])]
+    return words
+
+
 def file_sha256(path) -> str:
     """The sha256 of a file's bytes, as 64 hex digits."""
     with open(path, "rb") as file:
@@ -2444,7 +2458,8 @@ def sign(key, path) -> None:
         if done and text.startswith(SIGNATURE):
             done, said = ssh_keygen("-Y", "check-novalidate", "-n", NAMESPACE, "-s", made, data=data)
     if not done or not text.startswith(SIGNATURE):
-        raise RunError(f"{path} is not signed: ssh-keygen made no signature with --sign {key}: {said[-1] if said else 'it says nothing'}")
+        why = next((line for line in said if "too open" in line), said[-1] if said else "it says nothing")
+        raise RunError(f"{path} is not signed: ssh-keygen made no signature with --sign {key}: {why}")
     write_text(target, text)
 
 
@@ -2479,6 +2494,8 @@ def verify(path, remake, signers=None, signer=None) -> int:
             raise RunError(f"{path}: this is neither a report nor a run record as JSON")
         made, found = remake(claimed)
         found += findings(claimed, parse_json(canonical(made))) if made else []
+    except UsageError:
+        raise       # what is missing is not in the claim
     except (RunError, CaseError) as error:
         found.append(("MALFORMED", str(error)))
     if signers:

@@ -2270,20 +2270,6 @@ def made_report(args) -> tuple:
 
 # Command: checking a report
 
-def words_of(options, runs) -> list:
-    """The command line that makes the report of these runs that claims these options; RunError where they are none."""
-    words = [*map(harness.as_word, runs)]
-    if not isinstance(options, dict) or not set(options) <= {*REMADE, "no_worse_than"}:
-        raise RunError("options: they are not those of a report")
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words += [f"{flag}={words.pop(len(runs) - 1)}"] if name == "no_worse_than" else [flag]
-        else:
-            words += [f"{flag}={one}" for one in (value if isinstance(value, list) else [value])]
-    return words
-
-
 def remade(claimed, args) -> tuple:
     """(a report or run record made anew of the runs given, findings in these); RunError where it cannot be made."""
     if "results" in claimed:
@@ -2296,7 +2282,7 @@ def remade(claimed, args) -> tuple:
         raise RunError(f"{args.verify} is not made of {plural(len(args.runs), 'file')}: give all of its own, in their order")
     try:
         with contextlib.redirect_stderr(said):
-            again = parse_args([*words_of(claimed.get("options"), args.runs), *harness.unusual(args)])
+            again = parse_args([*harness.remaking_words(claimed.get("options"), REMADE, args.runs), *harness.unusual(args)])
     except SystemExit:
         raise RunError(f"{args.verify}: options: {said.getvalue().strip()}") from None
     records = [(path, harness.read_json(path)) for path in args.runs if not bench.is_log(path)]
@@ -2319,10 +2305,11 @@ def report_runs(argv=None) -> int:
     if args.failures:
         check_case(args, report, asked)
     for path in args.out:
-        if args.sign:
+        signed = args.sign and format_of(path) is json_text
+        if signed:
             Path(f"{path}.sig").unlink(missing_ok=True)     # that of an earlier report
         harness.write_text(path, format_of(path)(report, records, args))
-        if args.sign and format_of(path) is json_text:
+        if signed:
             harness.sign(args.sign, path)
     lines = format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color))
     if args.github:     # which obeys any line that begins like a command, until it hears the word that nobody can guess

@@ -1918,8 +1918,9 @@ class Proof(InFolder):
 
     def setUp(self):
         super().setUp()
-        self.report, self.run_file = self.folder / "report.json", self.folder / "run.json"
+        self.report = self.folder / "report.json"
         self.enterContext(contextlib.chdir(self.folder))
+        self.enterContext(mock.patch.object(sys, "stdin", None))      # nobody is there to be asked for a passphrase
 
     def begin(self, *words):
         """A log of 3 trials a case, of the second version, and its report."""
@@ -2138,6 +2139,22 @@ class Proof(InFolder):
         self.assertRegex(err, "^error: report.json is not signed: ssh-keygen made no signature with --sign alice: .*passphrase")
         self.assertEqual(called(report, "log.jsonl", "--out", "report.json", "--sign", "nokey")[0], 1)
         self.assertFalse(os.path.exists("report.json.sig"))
+
+    @unittest.skipUnless(KEYGEN and os.name == "posix", "ssh-keygen is not here, or looks at no mode")
+    def test_a_key_that_others_can_read_signs_nothing(self):
+        self.begin()
+        self.assertEqual(self.sign()[0], 0)
+        os.chmod("alice", 0o644)
+        status, _, err = called(report, "log.jsonl", "--out", "report.json", "--sign", "alice")
+        self.assertEqual((status, os.path.exists("report.json.sig")), (1, False))
+        self.assertIn("Permissions 0644 for 'alice' are too open", err)
+
+    def test_what_the_user_has_to_name_is_no_fault_of_the_claim(self):
+        self.begin_run()
+        self.make("run.json")
+        self.write("other.json", json.dumps({"name": "other", "cases": [case()]}))
+        status, out, err = called(report, "--verify", "report.json", "run.json", "--cases", "other.json")
+        self.assertEqual((status, out, "give its own with --cases" in err), (2, "", True))
 
     @unittest.skipUnless(os.name == "posix", "the stand-in is a script of the shell")
     def test_whatever_ssh_keygen_does_there_is_a_good_signature_or_none(self):
