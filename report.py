@@ -844,7 +844,7 @@ def glance(report) -> list:
                      f"{fast['median']:g}" if fast else "", *beside_reference(report, system)))
     p = "p (Holm)" if any("p_adjusted" in one.get("model_calls", ()) for one in report["comparisons"]) else "p"
     heads = ((0, "pass rate", "rate"), (1, "these cases, new trials", "new trials"), (9, "new cases like these", "new cases"),
-             (2, "always/sometimes/never", "a/s/n"), (5, f"pass^{k}", f"pass^{k}"), (7, "incomplete", "inc."),
+             (2, "always / sometimes / never", "a/s/n"), (5, f"pass^{k}", f"pass^{k}"), (7, "incomplete", "inc."),
              (6, "median latency", "median"), (8, "tokens/s", "tok/s"), (3, "difference", "diff"), (4, p, p))
     return [(*head, texts) for head, texts in zip(heads, zip(*rows)) if any(text not in ("", "0") for text in texts)]
 
