@@ -916,7 +916,7 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
         grade_rows(record, reader, cases, task)
         if reader.kept != stop or reader.loose or reader.untied:
             raise RunError(f"{path}: the part does not end with a row, or its lines are not tied")
-    return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts",
+    return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts", "sure",
                                                      "setups")}
 
 

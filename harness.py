@@ -26,6 +26,7 @@ if __name__ == "__main__":
 
 import argparse
 import atexit
+import bisect
 import codecs
 import contextlib
 import copy
@@ -46,6 +47,7 @@ import os
 import platform
 import re
 import shlex
+import statistics
 import threading
 import time
 import traceback
@@ -94,6 +96,8 @@ MOST_AMOUNT, NUMBERS = 1e15, {int, float}
 # When cases are alike: words in a row, marks of a text's sketch, pairs that are compared at most, share of equal words, lines told.
 RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_NAMED = 8, 32, 2000, 0.9, 20
 MOST_TOKENS = 512           # of a reply, whose log-probabilities are kept
+LEAST_APART = 10            # passed and failed trials, of an AUC
+UNLIKELY, SURE = math.log(0.01), 0.9    # a token that a schema forced; the chance of the same reply once more
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
@@ -1923,6 +1927,7 @@ class Record:
         self.endings, self.outputs, self.offsets = array("I", [0]) * size, array("Q", [0]) * size, array("Q", [0]) * size
         self.amounts = {key: array("d", [0]) * size for key in AMOUNTS}
         self.hashes = bytearray(32 * size)      # of each response, while a log is read
+        self.sure = bytearray(size)     # 1 where a trial has log-probabilities
 
     def place_of(self, ending) -> int:
         """Where a (verdict, check, reason) stands in the table, a long reason cut; 0 for what never ran."""
@@ -1946,6 +1951,8 @@ class Record:
                 column[index] = value
             else:
                 raise RunError(amount_problem(key, value))
+        if "logprobs" in metadata:
+            self.sure[index] = 1
         setup = tuple(map(get, RUNTIMES))
         try:
             self.setups[setup] += 1
@@ -1958,7 +1965,7 @@ class Record:
         found, own = array("I", map(places.__getitem__, columns["endings"])), self.told()
         self.setups.update(columns["setups"])
         for mine, theirs in ((self.endings, found), (self.outputs, columns["outputs"]), (self.hashes, columns["hashes"]),
-                             (self.offsets, columns["offsets"]), *zip(self.amounts.values(), columns["amounts"].values())):
+                             (self.offsets, columns["offsets"]), (self.sure, columns["sure"]), *zip(self.amounts.values(), columns["amounts"].values())):
             both = int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")    # one of them is 0 everywhere
             memoryview(mine).cast("B")[:] = both.to_bytes(len(mine) * memoryview(mine).itemsize, "little")
         return self.told() == own + len(found) - found.count(0)
@@ -2252,6 +2259,159 @@ def parallel_calls(record) -> int:
     setups = [(dict(zip(RUNTIMES, setup)), count) for setup, count in record.setups.items()]
     return sum(count for setup, count in setups
                if setup["workers"] not in (None, 1) and setup["server_version"] is not None)
+
+
+# Log-probabilities: how sure a model was, where its trials part, in what two models differ
+
+def plain_token(token) -> str:
+    """A token's text, bytes of half a character as lone surrogates; TypeError or ValueError for what is none."""
+    if isinstance(token, list):
+        return bytes(token).decode("utf-8", "surrogateescape")
+    if not isinstance(token, str):
+        raise TypeError
+    return token if token.isascii() else token.encode("utf-8", "replace").decode("utf-8")
+
+
+def log_chance(value):
+    """A log-probability; ValueError for what is none."""
+    if type(value) not in NUMBERS or not -MOST_AMOUNT <= value <= 0:
+        raise ValueError
+    return value
+
+
+def told_tokens(metadata):
+    """[(token, log-probability, {likely token: log-probability})] of a reply; None where a trial tells none, or what is none."""
+    told = metadata.get("logprobs")
+    try:
+        tokens = told["tokens"]
+        each = zip(tokens, told["logprobs"], told.get("tops") or [()] * len(tokens), strict=True)
+        return [(plain_token(token), log_chance(value), dict(zip(
+            map(plain_token, likely[::2]), map(log_chance, likely[1::2]), strict=True))) for token, value, likely in each] or None
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+def as_reply(tokens) -> str:
+    """The text of tokens: halves of a character that belong together are one."""
+    return "".join(tokens).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def token_words(token) -> str:
+    """A token for a reader: half a character as its bytes, in quotes where white space would hide; None is the end."""
+    text = "(end)" if token is None else token.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return text if text.strip() == text != "" else json.dumps(text, ensure_ascii=False)
+
+
+def chance(value) -> float:
+    """The probability of a log-probability, or of a sum of some, to four decimals."""
+    return round(math.exp(value), 4)
+
+
+def perplexity(values) -> float:
+    """exp(-mean) of the log-probabilities of a reply's tokens: 1 for a model that is certain of each."""
+    return math.exp(min(700.0, -mean(values)))
+
+
+def middle(values):
+    """The median to four decimals, None of nothing."""
+    return round(statistics.median(values), 4) if values else None
+
+
+def told_apart(low, high):
+    """The chance that one of low is below one of high (the AUC), ties half; None with fewer than LEAST_APART of either."""
+    ordered = sorted(low)
+    if min(len(low), len(high)) < LEAST_APART:
+        return None
+    wins = sum(bisect.bisect_left(ordered, value) + bisect.bisect_right(ordered, value) for value in high)
+    return round(wins / 2 / len(low) / len(high), 4)
+
+
+def forks_of(replies: dict) -> list:
+    """[(position, {next token, None for the end: its trials})] of all places where replies to one prompt part, the first first."""
+    found, groups = [], [(0, list(replies))]
+    for place, trials in groups:    # which grows
+        ways = {}
+        for trial in trials:
+            tokens = replies[trial]
+            if place < len(tokens) or len(tokens) < MOST_TOKENS:     # else its rest was not kept
+                ways.setdefault(tokens[place][0] if place < len(tokens) else None, []).append(trial)
+        found += [(place, ways)] * (len(ways) > 1)
+        groups += [(place + 1, some) for token, some in ways.items() if token is not None and len(some) > 1]
+    return found
+
+
+def parted(ways, verdicts) -> float:
+    """How well a fork tells trials that passed from others: the bits that it saves. A way of one trial proves nothing."""
+    def bits(trials):
+        won = sum(verdicts[trial] == "pass" for trial in trials)
+        return -sum(count * math.log2(count / len(trials)) for count in (won, len(trials) - won) if count)
+    every = [trial for trials in ways.values() for trial in trials]
+    return round(bits(every) - sum(bits(some) if len(some) > 1 else bits(every) / len(every) for some in ways.values()), 9)
+
+
+def fork(replies, verdicts):
+    """Where the trials of a case part: the place that tells passes from failures best, and what the model thought there;
+    None where all replies are equal."""
+    forks = forks_of(replies)
+    if not forks:
+        return None
+    number, (place, ways) = max(enumerate(forks), key=lambda one: (parted(one[1][1], verdicts), -one[0]))
+    trial = next(trials[0] for token, trials in ways.items() if token is not None)
+    taken = {token: replies[trials[0]][place][1] for token, trials in ways.items() if token is not None}
+    thought = {**replies[trial][place][2], **taken}
+    told = [{"token": token_words(token), "probability": chance(taken[token]) if token in taken else None,
+             **{verdict: sum(verdicts[one] == verdict for one in trials) for verdict in VERDICTS}, "trials": trials}
+            for token, trials in sorted(ways.items(), key=lambda one: (-len(one[1]), str(one[0])))]
+    return {"after": as_reply(token for token, _, _ in replies[trial][:place]), "tokens_before": place,
+            "fork": number + 1, "of": len(forks), "ways": told,
+            "thought": [[token_words(token), chance(thought[token])] for token in sorted(thought, key=lambda one: -thought[one])]}
+
+
+def sureness_of_case(rows, masked) -> dict:
+    """What the log-probabilities of a case's rows say, and behind "" the figures that all cases are counted by."""
+    replies = {row["trial"]: told_tokens(row["metadata"]) for row in rows}
+    replies = {trial: tokens for trial, tokens in replies.items() if tokens}
+    verdicts = {row["trial"]: row["verdict"] for row in rows}
+    by_verdict, forced = {verdict: [] for verdict in VERDICTS}, {}
+    for trial, tokens in replies.items():
+        by_verdict[verdicts[trial]].append(perplexity([value for _, value, _ in tokens]))
+        forced[trial] = [place for place, (_, value, _) in enumerate(tokens) if masked and value < UNLIKELY]
+    again = [chance(math.fsum(value for place, (_, value, _) in enumerate(tokens) if place not in forced[trial]))
+             for trial, tokens in replies.items()]
+    ran = [row for row in rows if not (row["reason"] or "").startswith("NotRun")]
+    failed = len(ran) > 1 and len(replies) == len(ran) and all(row["verdict"] == "fail" for row in ran)
+    flaky = 0 < sum(row["verdict"] == "pass" for row in ran) < len(ran)
+    first = Counter((token_words(replies[trial][places[0]][0]), places[0]) for trial, places in forced.items() if places)
+    return {"trials": len(replies), "perplexity": {verdict: middle(by_verdict[verdict]) for verdict in ("pass", "fail")},
+            "reply_probability": middle(again), "sure_of_failure": failed and middle(again) >= SURE,
+            "fork": fork(replies, verdicts) if flaky else None, "": (by_verdict, forced, first)}
+
+
+def sureness(record):
+    """What the log-probabilities of a run say of how sure the model was; None where no trial tells any."""
+    masked, cases, calls = dig(record.manifest, "system", "schema") is not None, {}, 0
+    by_verdict, forced, first = {verdict: [] for verdict in VERDICTS}, [], Counter()
+    for number, name in enumerate(record.names if any(record.sure) else ()):
+        where = record.of(number)
+        calls += 0 if name in record.refused else record.trials - record.count("not run", where)
+        found = sureness_of_case(record.rows(number), masked) if any(record.sure[where]) else {"trials": 0}
+        if found["trials"]:
+            own, places, firsts = found.pop("")
+            cases[name] = found
+            for verdict, values in own.items():
+                by_verdict[verdict] += values
+            forced += map(len, places.values())
+            first.update(firsts)
+    if not cases:
+        return None
+    told = [{"token": token, "tokens_before": place, "replies": count} for (token, place), count in first.most_common(1)]
+    return {"trials": len(forced), "of": max(calls, len(forced)),
+            "perplexity": {verdict: middle(by_verdict[verdict]) for verdict in ("pass", "fail")},
+            "auc": {"value": told_apart(by_verdict["pass"], by_verdict["fail"]),
+                    **{verdict: len(by_verdict[verdict]) for verdict in ("pass", "fail")}},
+            "sure_of_failure": [name for name, case in cases.items() if case["sure_of_failure"]],
+            "forced": {"tokens": sum(forced), "replies": sum(map(bool, forced)), "first": told[0] if told else None} if masked else None,
+            "cases": cases}
 
 
 # What is claimed, and what the trials say
