@@ -2414,6 +2414,46 @@ def sureness(record):
             "cases": cases}
 
 
+def percent(share) -> str:
+    """A probability in words: 0.6217 → "62 %"; never certain where it is not."""
+    return "under 1 %" if share < 0.01 else f"{share:.0%}".replace("%", " %") if not 0.995 <= share < 1 else "over 99 %"
+
+
+def sureness_words(told) -> list:
+    """How sure a model was, a text each; [] where no trial tells it."""
+    if not told:
+        return []
+    medians = [f"{value:.2f} over {words} trials" for value, words in zip(
+        map(told["perplexity"].get, ("pass", "fail")), ("passed", "failed")) if value is not None]
+    auc, forced = told["auc"], told["forced"] or {"tokens": 0}
+    counts = f"n {auc['pass']} and {auc['fail']}"
+    words = [f"sureness: perplexity {' and '.join(medians)} (medians; log-probabilities of {told['trials']} of {told['of']} model calls)"
+             if medians else f"sureness: log-probabilities of {told['trials']} of {told['of']} model calls, none graded"]
+    if all(told["perplexity"].values()):
+        words.append(f"  tells passed from failed replies with an AUC of {auc['value']:.2f} ({counts}; 0.5 is chance)" if auc["value"] is not None
+                     else f"  too few to say how well that tells them apart ({counts}, {LEAST_APART} of each needed)")
+    words += [f"  {name} always fails, and the same reply has a chance of {percent(told['cases'][name]['reply_probability'])}: the model "
+              "is sure of it, more trials change nothing" for name in told["sure_of_failure"]]
+    if forced["tokens"]:
+        first = forced["first"]
+        words.append(f"  the schema forced {forced['tokens'] / told['trials']:.1f} tokens a reply that the model gave under 1 %, the first "
+                     f"mostly {first['token']}" + " at the start" * (not first["tokens_before"]) + f" ({first['replies']} of {told['trials']})"
+                     + ": see whether the prompt shows the format" * (2 * first["replies"] > told["trials"]))
+    return words
+
+
+def fork_words(fork) -> list:
+    """Where the trials of a case part, what the model thought there, and how those that went each way ended."""
+    before = fork["after"][-40:]
+    thought = ", ".join(f"{token} {percent(share)}" for token, share in fork["thought"][:6])
+    which = f" (fork {fork['fork']} of {fork['of']})" if fork["fork"] > 1 else ""
+    words = [f"parts after {'…' * (len(fork['after']) > 40)}{before or 'nothing'}   {thought}{which}"]
+    for way in fork["ways"]:
+        ends = ", ".join(f"{way[verdict]} {word}" for verdict, word in zip(VERDICTS, ("passed", "failed", "incomplete")) if way[verdict])
+        words.append(f"  {way['token']}: {ends}, trial{'s' * (len(way['trials']) > 1)} {' '.join(map(str, way['trials']))}")
+    return words
+
+
 # What is claimed, and what the trials say
 
 def identity() -> dict:

@@ -210,7 +210,7 @@ def system_report(record, prices=None, half=PLANNED) -> dict:
     possible = [case["pass"] + case["incomplete"] for case in per_case.values()]
     verdicts = {verdict: record.count(verdict) for verdict in harness.VERDICTS}
     verdicts["incomplete"] += record.count("not run")
-    failed, incomplete = record.endings_of("fail"), record.endings_of("incomplete")
+    failed, incomplete, sure = record.endings_of("fail"), record.endings_of("incomplete"), harness.sureness(record)
     return {
         "system": record.manifest["system"],
         "recording_sha256": record.manifest["recording_sha256"],
@@ -238,6 +238,7 @@ def system_report(record, prices=None, half=PLANNED) -> dict:
                            if case["pass"] and not case["fail"] and case["incomplete"] > case["not_run"]],
         "steadiness": told["steadiness"],
         "planning": planning(record, half),
+        **({"sureness": sure} if sure else {}),
     }
 
 
@@ -703,7 +704,7 @@ def format_system(system, record, term, path="") -> list:
     reasons = {"failed": system["failures_by_check"], "incomplete": causes_of_run(system)}
     told = [f"{word} {sum(counts.values())}: " + ", ".join(f"{name} {count}" for name, count in counts.items())
             for word, counts in reasons.items() if counts]
-    lines += fold(told + cost_lines(system), term)
+    lines += fold(told + harness.sureness_words(system.get("sureness")) + cost_lines(system), term)
     return lines + [term.paint(line, "incomplete") for line in fold(notes(system), term)]
 
 
@@ -936,6 +937,12 @@ def format_group(group, term, most) -> list:
             + [term.paint(line, "not run") for line in fold([f"      {told}"], term)])
 
 
+def fork_of(system, name) -> list:
+    """In words where the trials of a case part, as far as log-probabilities tell it."""
+    found = dig(system, "sureness", "cases", name, "fork")
+    return harness.fork_words(found) if found else []
+
+
 def format_failures(system, record, cases, term, only=None) -> list:
     """The failing replies of every case, or of the one asked for, equal ones together, with the case's input."""
     record = compact(record)
@@ -947,6 +954,7 @@ def format_failures(system, record, cases, term, only=None) -> list:
         case = cases[name]
         lines += ["", *fold([f"{name}  {passed(rows)}/{sum(map(has_run, rows))}  {wanted(case, record.task)}"], term)]
         lines += [line for group in groups for line in format_group(group, term, most)] or ["  no failures"]
+        lines += fold([f"  {text}" for text in fork_of(system, name)], term, most)
         lines += fold([f"input: {as_text(case['input'])}"], term, most)
     return lines if len(lines) > 1 else lines + ["no failures"]
 

@@ -6520,6 +6520,125 @@ class Intervals(unittest.TestCase):
             self.assertEqual((at, power), (sorted(at), sorted(power, reverse=True)))
 
 
+def surely(*tokens):
+    """Metadata with log-probabilities, of (token, its probability, {likely token: probability}) each."""
+    return {"logprobs": {"tokens": [token for token, *_ in tokens], "logprobs": [round(math.log(p), 4) for _, p, *_ in tokens],
+                         "tops": [[part for token, p in (rest[0] if rest else {}).items() for part in (token, round(math.log(p), 4))]
+                                  for _, _, *rest in tokens]}}
+
+
+def sure_record(replies, name="small", **manifest):
+    """A run record of {case: "pf" verdicts, [metadata of each trial]}."""
+    record = run_record({case: marks for case, (marks, _) in replies.items()}, name, **manifest)
+    told = [metadata for _, each in replies.values() for metadata in each]
+    for row, metadata in zip(record["results"], told):
+        row["metadata"].update(metadata)
+    return record
+
+
+class Sureness(InFolder):
+    """What log-probabilities say of one system."""
+    white = {"\n": .5, "  ": .5}
+    what = {"yes": .62, "no": .31}
+
+    def test_perplexity_is_that_of_the_known_values(self):
+        values = [math.log(p) for p in (.798, .664, .422, .621)]
+        self.assertEqual(round(harness.perplexity(values), 3), 1.638)
+        self.assertEqual(harness.perplexity([-1e9]), math.exp(700))
+        unrounded = (.7981337, .6640151, .4217092, .6205589)
+        self.assertAlmostEqual(harness.perplexity(list(map(math.log, unrounded))), math.prod(unrounded) ** -.25, 12)
+        self.assertEqual(harness.perplexity([0.0, 0.0]), 1)
+
+    def test_the_rank_statistic(self):
+        self.assertEqual(harness.told_apart([1] * 10, [2] * 10), 1)
+        self.assertEqual(harness.told_apart([1] * 10, [1] * 10), .5)
+        self.assertEqual(harness.told_apart([1, 2, 3] * 4, [2] * 10), .5)
+        self.assertEqual(harness.told_apart([1, 2, 3, 4] * 3, [3] * 10), .625)
+        self.assertIsNone(harness.told_apart([1] * 9, [2] * 10))
+
+    def test_a_fork_tells_the_ways_and_what_the_model_thought(self):
+        start = ("{", 1)
+        replies = [surely(start, (way, self.what[way], self.what)) for way in ("yes", "no", "yes", "yes")] + [surely(start)]
+        record = sure_record({"one": ("+-++!", replies)})
+        fork = harness.sureness(harness.compact(record))["cases"]["one"]["fork"]
+        self.assertEqual((fork["after"], fork["tokens_before"], fork["fork"], fork["of"], fork["thought"]), ("{", 1, 1, 1, [["yes", .62], ["no", .31]]))
+        self.assertEqual([(way["token"], way["probability"], way["pass"], way["fail"], way["incomplete"], way["trials"]) for way in fork["ways"]],
+                         [("yes", .62, 3, 0, 0, [0, 2, 3]), ("(end)", None, 0, 0, 1, [4]), ("no", .31, 0, 1, 0, [1])])
+        self.assertEqual(harness.fork_words(fork), [
+            "parts after {   yes 62 %, no 31 %", "  yes: 3 passed, trials 0 2 3", "  (end): 1 incomplete, trial 4", "  no: 1 failed, trial 1"])
+
+    def test_where_the_first_fork_is_white_space_the_one_that_decides_is_shown(self):
+        marks, replies = "+-+-+-+-", []
+        for trial, mark in enumerate(marks):
+            way = "yes" if mark == "+" else "no"
+            replies.append(surely((list(self.white)[trial // 2 % 2], .5, self.white), (way, self.what[way], self.what)))
+        replies[6:] = [surely(("  ", .5, self.white), (way, self.what[way], self.what)) for way in ("yes", "no")]
+        fork = harness.sureness(harness.compact(sure_record({"one": (marks, replies)})))["cases"]["one"]["fork"]
+        self.assertEqual((fork["after"], fork["fork"], fork["of"], sum(way["pass"] for way in fork["ways"])), ("\n", 2, 3, 2))
+        self.assertEqual([(way["pass"], way["fail"]) for way in fork["ways"]], [(0, 2), (2, 0)])
+        self.assertTrue(harness.fork_words(fork)[0].endswith("(fork 2 of 3)"))
+        alike = [surely(("\n" if trial % 2 else " ", .5), ("x", 1)) for trial in range(4)]
+        first = harness.sureness(harness.compact(sure_record({"one": ("+++-", alike[:1] * 2 + alike[1:3])})))["cases"]["one"]["fork"]
+        self.assertEqual([way["token"] for way in first["ways"]], ['" "', '"\\n"'])
+
+    def test_a_reply_of_which_not_all_was_kept_does_not_end_where_it_is_cut(self):
+        long = [("a", -1.0, {})] * harness.MOST_TOKENS
+        self.assertEqual(harness.forks_of({0: long, 1: long + long}), [])
+        self.assertEqual(harness.forks_of({0: long[:3], 1: long[:4]}), [(3, {None: [0], "a": [1]})])
+
+    def test_medians_by_verdict_and_the_case_that_the_model_is_sure_of(self):
+        record = sure_record({"lost": ("---", [surely(("a", .99), ("b", .96))] * 3), "won": ("+++", [surely(("a", .5))] * 3),
+                              "open": ("---", [surely(("a", .9), ("b", .9))] * 3)})
+        record["results"][-1]["metadata"].pop("logprobs")
+        told = harness.sureness(harness.compact(record))
+        self.assertEqual((told["trials"], told["of"], told["sure_of_failure"], told["forced"]), (8, 9, ["lost"], None))
+        self.assertEqual((told["perplexity"], told["cases"]["won"]["perplexity"]), (
+            {"pass": 1.9999, "fail": round((.99 * .96) ** -.5, 4)}, {"pass": 1.9999, "fail": None}))
+        self.assertEqual(told["auc"], {"value": None, "pass": 3, "fail": 5})
+        self.assertEqual(harness.sureness_words(told), [
+            "sureness: perplexity 2.00 over passed trials and 1.03 over failed trials (medians; log-probabilities of 8 of 9 model calls)",
+            "  too few to say how well that tells them apart (n 3 and 5, 10 of each needed)",
+            "  lost always fails, and the same reply has a chance of 95 %: the model is sure of it, more trials change nothing"])
+
+    def test_what_the_schema_forced_of_the_recorded_replies(self):
+        log = self.folder / "wire.jsonl"
+        bodies = [SURE["logprobs_gemma3_schema"], SURE["logprobs_smollm2_schema"]]
+        with FakeOllama(usual=lambda request, number: {"body": bodies[number % 2]}), mock.patch("os.fsync"):
+            status, _, err = called(bench, "--model", "smollm2:135m", "--logprobs", "--case", "charged-twice", "--trials", "4", "--log", log)
+        self.assertEqual((status, err), (0, ""))
+        told = json.loads(report_on(log, "--out", self.folder / "r.json") and (self.folder / "r.json").read_text())["systems"][0]["sureness"]
+        taken = [[entry["logprob"] for entry in json.loads(body)["logprobs"]] for body in bodies]
+        self.assertEqual(told["forced"], {"tokens": 2 * sum(value < math.log(.01) for values in taken for value in values), "replies": 4,
+                                          "first": {"token": told["forced"]["first"]["token"], "tokens_before": 0, "replies": 2}})
+        self.assertEqual(told["cases"]["charged-twice"]["trials"], 4)
+        plain = run_record({"one": "+"}, metadata=surely(("{", .001)))
+        self.assertIsNone(harness.sureness(harness.compact(plain))["forced"])
+
+    def test_hostile_shapes_are_none(self):
+        good = surely(("a", .5, {"a": .5}))["logprobs"]
+        for odd in (1, "x", [], {}, {**good, "tokens": [1]}, {**good, "tokens": ["a", "b"]}, {**good, "logprobs": [.5]}, {**good, "logprobs": ["x"]},
+                    {**good, "logprobs": [True]}, {**good, "tops": [["a"]]}, {**good, "tops": [[["a"], -1]]}, {**good, "tops": [{"a": 1}]},
+                    {**good, "tokens": [[300]]}, {**good, "tokens": [[-1]]}, {**good, "tokens": 5}, {**good, "tops": 7}, {**good, "logprobs": [-1e99]}):
+            record = run_record({"one": "+-"}, metadata={"logprobs": odd})
+            self.assertIsNone(harness.sureness(harness.compact(record)), odd)
+            self.assertNotIn("sureness", report.build_report([record])["systems"][0])
+        self.assertEqual(harness.told_tokens({"logprobs": {"tokens": [[195], [169], "\ud800"], "logprobs": [-1, 0, -2.5]}}),
+                         [("\udcc3", -1, {}), ("\udca9", 0, {}), ("?", -2.5, {})])
+        self.assertEqual((harness.as_reply(["a", "\udcc3", "\udca9"]), harness.token_words("\udcc3"), harness.token_words(" a")), ("aé", "\\xc3", '" a"'))
+
+    def test_the_text_shows_the_forks_of_a_log_and_a_redacted_report_does_not(self):
+        system = EMBEDDED_SURE
+        case_set = harness.load_cases(CASE_FILE, triage_task)
+        with mock.patch("os.fsync"):
+            bench.run_bench(system, case_set, ["development"], 10, self.log, task=triage_task)
+        out = report_on(self.log, "--failures", "--case", "charged-twice").out
+        self.assertIn('  parts after {"category": "   billing 73 %, account 20 %, delivery 5 %, other 3\n', out)
+        self.assertIn("\n    account: 2 failed, trials 1 2\n", out)
+        self.assertIn("tells passed from failed replies with an AUC of 0.93 (n 53 and 17;", report_on(self.log).out)
+        report_on(self.log, "--redact", "--out", self.folder / "r.json")
+        self.assertNotIn("sureness", (self.folder / "r.json").read_text())
+
+
 class Planning(InFolder):
     """How wide the intervals of another size of run would be."""
 
