@@ -830,8 +830,8 @@ def in_order(paths) -> list:
     plans = [{**{key: header[key] for key in COMPARED[1:]}, "task": identity_in(header)} for _, header in found]
     for (path, _), plan in zip(found[1:], plans[1:]):
         for key, old, new in differences(plans[0], plan)[:1]:
-            raise BenchError("{} is of another plan than {}, and a report or recording is of one: {} is {} there, {} here".format(
-                path, found[0][0], key, *harness.excerpts(old, new)))
+            raise BenchError("{} is of another plan than {}, and a report or recording is of one: {} is {} there, {} "
+                             "here".format(path, found[0][0], key, *harness.excerpts(old, new)))
     return found
 
 
@@ -858,10 +858,12 @@ def merged_provenance(headers) -> dict:
         return told[0]
     common = {key: value for key, value in told[0].items() if key != "command" and all(one.get(key) == value for one in told)}
     if any("from" in one for one in told):
-        common["from"] = [json.loads(text) for text in sorted({json.dumps(source) for one in told for source in one.get("from", ())})]
+        sources = {json.dumps(source) for one in told for source in one.get("from", ())}
+        common["from"] = list(map(json.loads, sorted(sources)))
         common["run_again"] = sum(one.get("run_again", 0) for one in told)
-    return {**common, "shards": [{**one.get("shard", {}), "trials": 0, **{
-        key: one[key] for key in ("started_at", "environment", "extended") if key in one and key not in common}} for one in told]}
+    apart = [key for key in ("started_at", "environment", "extended") if key not in common]
+    return {**common, "shards": [{**one.get("shard", {}), "trials": 0, **{key: one[key] for key in apart if key in one}}
+                                 for one in told]}
 
 
 def check_once(row, path, other, other_path) -> None:
@@ -974,7 +976,8 @@ def read_logs(logs, empty, cases, task, shards) -> harness.Record:
         if shards:
             part.faults = [f"in {path} {fault}" for fault in part.faults]
             shards[number]["trials"] = part.told()
-            shards[number]["server_versions"] = sorted({harness.as_text(setup[0]) for setup in part.setups if setup[0] is not None})
+            versions = {harness.as_text(setup[0]) for setup in part.setups if setup[0] is not None}
+            shards[number]["server_versions"] = sorted(versions)
         if merged is None:
             merged = part
             continue
@@ -1835,15 +1838,17 @@ def begin_log(run, reader, header, taken, facts):
 
 def run_bench(system, case_set: dict, splits, trials: int, log_path, budget_s=None, clock=time.perf_counter,
               hardware=None, task=None, workers: int = 1, wait_s: float = 0, sources=(),
-              redo_unanswered: bool = False, extend: bool = False, shard=None, also=(), stop_if_hopeless: bool = False, sync_every: int = 1,
-              locked: bool = True, signals=None, grade=None, progress=None, warn=lambda text: None, told=None) -> dict:
+              redo_unanswered: bool = False, extend: bool = False, shard=None, also=(), stop_if_hopeless: bool = False,
+              sync_every: int = 1, locked: bool = True, signals=None, grade=None, progress=None,
+              warn=lambda text: None, told=None) -> dict:
     """Run the planned trials that the log does not hold, each appended to it as it ends, then graded and told.
 
     grade(case, response) gives (verdict, check, reason). progress(counts, elapsed_s, row, verdict) takes each trial;
     its begin(header, cases, verdicts, calls), where it has one, what became of them so far. Returns {planned,
     already_logged, ran, not_run, stopped_by_budget}, which is the attribute counts of what is raised once trials
     could run (BenchError, SystemDown, Interrupted). budget_s and wait_s are seconds on the clock; every sync_every
-    trials the log is brought onto the disk; shard, {part, of}, says which part of the plan is run; also is the same system at other servers; told is what else the header of a new log says."""
+    trials the log is brought onto the disk; shard, {part, of}, says which part of the plan is run; also is the same
+    system at other servers; told is what else the header of a new log says."""
     cases = harness.plan(case_set, splits, trials)
     told = {**(told or {}), **({"shard": shard} if shard else {})}
     header = patiently(lambda: header_for(system, case_set, splits, trials, budget_s, hardware, task, told),
@@ -2707,6 +2712,38 @@ def misplaced(word: str) -> str:
     return f"--task {Path(word).stem} names a module with checks" if kind == ".py" else f"--model {word} measures a model"
 
 
+def check_ways(parser, args) -> None:
+    """Usage errors for what does something else than a run."""
+    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert),
+                                            ("rerun", args.rerun)) if given]
+    needing = [f"--{name}" for name in ("trial", "sample", "verbose") if getattr(args, name) not in (None, False)]
+    if needing and not args.rerun:
+        parser.error(f"{needing[0]} needs --rerun: the log whose trials run again")
+    beside = [f"--{name}" for name, given in (("log", args.log), ("from", args.sources), ("trials", args.trials)) if given]
+    if args.rerun and beside:
+        parser.error(f"argument {beside[0]}: not allowed with --rerun, which runs trials of its log and writes nothing")
+    if len(ways) > 1:
+        parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
+
+
+def check_systems(parser, args) -> None:
+    """Usage errors for what says which system runs, or which systems one after the other."""
+    given = [f"--{name}" for name in ("model", "system", "command") if getattr(args, name)]
+    if given[1:]:
+        parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
+    if args.command is None and (args.shell or args.workspace is not None):
+        parser.error(f"--{'shell' if args.shell else 'workspace'} needs --command: the program to run")
+    if args.url is not None and not args.model or args.key_env is not None and args.url is None:
+        parser.error("--url needs --model: the name to ask the server for" if args.url is not None else
+                     "--key-env needs --url: the server that asks for a key")
+    alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
+                                          ("--try", args.attempt), ("--check", args.check), ("--rerun", args.rerun)) if given]
+    if len(args.model) > 1 and alone:
+        parser.error(f"argument {alone[0]}: not allowed with more than one --model")
+    if len(args.log) > 1 and not args.convert:
+        parser.error("argument --log: only --convert takes several logs; --from merges logs into a new one")
+
+
 def checked_args(parser, argv):
     """The parsed arguments; usage errors for those that do not go together."""
     args = parser.parse_args(argv)
@@ -2726,33 +2763,11 @@ def checked_args(parser, argv):
             parser.error(f"{args.what} is no task file (their names end in .json): {misplaced(args.what)}")
         args.task = args.what
     args.task_given, args.task = args.task, args.task or "triage_task"
-    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert),
-                                            ("rerun", args.rerun)) if given]
-    needing = [f"--{name}" for name in ("trial", "sample", "verbose") if getattr(args, name) not in (None, False)]
-    if needing and not args.rerun:
-        parser.error(f"{needing[0]} needs --rerun: the log whose trials run again")
-    beside = [f"--{name}" for name, given in (("log", args.log), ("from", args.sources), ("trials", args.trials)) if given]
-    if args.rerun and beside:
-        parser.error(f"argument {beside[0]}: not allowed with --rerun, which runs trials of its log and writes nothing")
-    if len(ways) > 1:
-        parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
+    check_ways(parser, args)
     args.trials = args.trials or (1 if args.attempt else 10)
     if args.shard and args.shard["of"] > args.trials:
         parser.error(f"argument --shard: {args.shard['of']} parts of {args.trials} trials a case leave parts without any")
-    given = [f"--{name}" for name in ("model", "system", "command") if getattr(args, name)]
-    if given[1:]:
-        parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
-    if args.command is None and (args.shell or args.workspace is not None):
-        parser.error(f"--{'shell' if args.shell else 'workspace'} needs --command: the program to run")
-    if args.url is not None and not args.model or args.key_env is not None and args.url is None:
-        parser.error("--url needs --model: the name to ask the server for" if args.url is not None else
-                     "--key-env needs --url: the server that asks for a key")
-    alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
-                                          ("--try", args.attempt), ("--check", args.check), ("--rerun", args.rerun)) if given]
-    if len(args.model) > 1 and alone:
-        parser.error(f"argument {alone[0]}: not allowed with more than one --model")
-    if len(args.log) > 1 and not args.convert:
-        parser.error("argument --log: only --convert takes several logs; --from merges logs into a new one")
+    check_systems(parser, args)
     args.logs, args.log = args.log, args.log[0] if args.log else None
     args.models = args.model if args.url is not None else [
         f"model_triage:{tag if ':' in tag.rpartition('/')[2] else f'{tag}:latest'}" for tag in args.model]
