@@ -668,7 +668,7 @@ def own_task(path, own, spec):
             fault = str(error).partition("\n")[0]
             raise BenchError(f"{path}: line 1: the task in the header is damaged: {fault}") from None
     if spec is None and own != "triage_task":
-        raise harness.UsageError(f"{path}: its checks are the module {shown(own)}: give it with --task")
+        raise BenchError(f"{path}: its checks are the module {shown(own)}: give it with --task")
     return harness.load_task(spec or own)
 
 
