@@ -98,6 +98,7 @@ RUN_WORDS, SKETCH_MARKS, MOST_COMPARED, ALIKE, MOST_NAMED = 8, 32, 2000, 0.9, 20
 MOST_TOKENS = 512           # of a reply, whose log-probabilities are kept
 LEAST_APART = 10            # passed and failed trials, of an AUC
 UNLIKELY, SURE = math.log(0.01), 0.9    # a token that a schema forced; the chance of the same reply once more
+REST = 1e-4                 # of a distribution: no more than what rounding leaves
 LEFT_OUT = "left_out"       # where metadata keeps what was to be one and is none
 # What must be the same for all trials of a run, else it is pointed out.
 RUNTIMES = {"server_version": "server version", "workers": "number of workers", "temperature": "temperature",
@@ -2452,6 +2453,88 @@ def fork_words(fork) -> list:
         ends = ", ".join(f"{way[verdict]} {word}" for verdict, word in zip(VERDICTS, ("passed", "failed", "incomplete")) if way[verdict])
         words.append(f"  {way['token']}: {ends}, trial{'s' * (len(way['trials']) > 1)} {' '.join(map(str, way['trials']))}")
     return words
+
+
+def kl_divergence(first: dict, second: dict) -> float:
+    """How far the second {token: log-probability} is from the first, in nats: the Kullback-Leibler divergence over the tokens
+    that both list, all others as one, which is at most the true one."""
+    shared = sorted(first.keys() & second.keys())
+    rest = [max(0.0, 1 - math.fsum(math.exp(chances[token]) for token in shared)) for chances in (first, second)]
+    told = [math.exp(first[token]) * (first[token] - second[token]) for token in shared]
+    # What four decimals leave of a rest that is none must not make the ratio.
+    return max(0.0, math.fsum(told) + (rest[0] * math.log(rest[0] / max(rest[1], REST)) if rest[0] > REST else 0.0))
+
+
+def cut_alike(one, other):
+    """Whether two replies are cut into tokens at the same places as far as their texts agree; None where that shows nothing."""
+    alike = len(os.path.commonprefix(["".join(one), "".join(other)]))
+    ends = [{end for end in itertools.accumulate(map(len, tokens)) if end < alike} for tokens in (one, other)]
+    return ends[0] == ends[1] if any(ends) else None
+
+
+def pair_of_replies(one, other) -> dict:
+    """Two replies to one prompt: {identical, alike (in how they are cut), parted (the number of equal tokens), kl (of each of
+    these), same_favourite (of each whose likely tokens are known), perplexity of both}."""
+    texts = [[token for token, _, _ in tokens] for tokens in (one, other)]
+    parted = next((place for place, (a, b) in enumerate(zip(*texts)) if a != b), min(map(len, texts)))
+    listed = [[{**likely, token: value} for token, value, likely in tokens[:parted]] for tokens in (one, other)]
+    likely = [(a, b) for (_, _, a), (_, _, b) in zip(one[:parted], other[:parted]) if a and b]
+    return {"identical": "".join(texts[0]) == "".join(texts[1]), "alike": cut_alike(*texts), "parted": parted,
+            "kl": list(map(kl_divergence, *listed)), "same_favourite": [max(a, key=a.get) == max(b, key=b.get) for a, b in likely],
+            "perplexity": [perplexity([value for _, value, _ in tokens]) for tokens in (one, other)]}
+
+
+def told_of_pairs(pairs) -> dict:
+    """The figures of some pairs of replies."""
+    kl, favourites = ([value for pair in pairs for value in pair[key]] for key in ("kl", "same_favourite"))
+    return {"trials": len(pairs), "identical": sum(pair["identical"] for pair in pairs),
+            "parted_at": middle([pair["parted"] + 1 for pair in pairs if not pair["identical"]]), "tokens": len(kl),
+            "divergence": round(mean(kl), 6) if kl else None, "largest": round(max(kl), 6) if kl else None,
+            "same_favourite": sum(favourites), "favourites": len(favourites),
+            "perplexity": [middle(values) for values in zip(*(pair["perplexity"] for pair in pairs))]}
+
+
+def divergence(records):
+    """In what the token probabilities of two systems differ on the trials of the same numbers that both tell them of, in all and
+    by case, the largest first; None where there are none. Of other tokenisers only which replies are identical."""
+    found = {}
+    for number, name in enumerate(records[0].names if all(any(record.sure) for record in records) else ()):
+        if all(any(record.sure[record.of(number)]) for record in records):
+            told = zip(*([told_tokens(row["metadata"]) for row in record.rows(number)] for record in records))
+            found[name] = [pair_of_replies(*both) for both in told if all(both)]
+    cases = {name: told_of_pairs(pairs) for name, pairs in found.items() if pairs}
+    pairs = [pair for some in found.values() for pair in some]
+    if not pairs:
+        return None
+    alike, own = [pair["alike"] for pair in pairs if pair["alike"] is not None], ("trials", "identical", "perplexity")
+    if 2 * sum(alike) < len(alike):
+        return {"tokenisers_differ": True, **{key: told_of_pairs(pairs)[key] for key in own}}
+    means = [case["divergence"] for case in cases.values() if case["divergence"] is not None]
+    half = t_quantile(len(means) - 1) * math.sqrt(mean_variance(means)) if len(means) > 1 else None
+    ordered = sorted(cases, key=lambda name: -(cases[name]["divergence"] or 0))
+    return {"tokenisers_differ": False, **told_of_pairs(pairs), "divergence": round(mean(means), 6) if means else None,
+            "interval": [round(max(0.0, mean(means) + side), 6) for side in (-half, half)] if half is not None else None,
+            "cases": {name: cases[name] for name in ordered}}
+
+
+def divergence_words(told, a, b) -> list:
+    """In what the token probabilities of two systems differ, a text each; [] where they tell nothing."""
+    if not told:
+        return []
+    words = [f"replies identical in {told['identical']} of {told['trials']} trials with log-probabilities of both"]
+    if told["tokenisers_differ"]:
+        return words + ["the tokens cannot be compared: the two cut the same text into other tokens"]
+    if told["parted_at"] is not None:
+        words[0] += f"; the others part at token {told['parted_at']:g} (median)"
+    if told["divergence"] is not None:
+        sure = f"95 % interval {told['interval'][0]:.4f} to {told['interval'][1]:.4f}" if told["interval"] else "one case"
+        words.append(f"up to there {b} diverges from {a} by {told['divergence']:.4f} nats a token (mean of {len(told['cases'])} cases, {sure}), "
+                     f"at most {told['largest']:.4f}: a lower bound, since tokens that not both list count as one")
+        most = [f"{name} {case['divergence']:.4f}" for name, case in told["cases"].items() if case["divergence"]]
+        words += [f"  most in {', '.join(most[:5])}"] * bool(most)
+    if told["favourites"]:
+        words.append(f"the likeliest token is the same at {told['same_favourite']} of {told['favourites']} tokens")
+    return words + [f"perplexity (median): {a} {told['perplexity'][0]:.2f}, {b} {told['perplexity'][1]:.2f}"]
 
 
 # What is claimed, and what the trials say

@@ -321,7 +321,8 @@ def comparison(records, titles, policy) -> dict:
     both = [[row[:trials] for row in record.matrix()] for record in records]
     called = [[row for row, name in zip(rows, names) if name not in records[0].refused] for rows in both]
     result.update(model_calls=calls_compared(*called), left_out=[record.trials - trials for record in records])
-    return {**result, **compared(*both, names, policy)}
+    tokens = harness.divergence(records)
+    return {**result, **compared(*both, names, policy), **({"tokens": tokens} if tokens else {})}
 
 
 def adjust(found) -> None:
@@ -806,7 +807,8 @@ def comparison_words(comparison) -> list:
                 f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
     told += [INVERTED] * ("p_by_inversion" in comparison) + [HOLM] * ("p_adjusted" in same)
     only = ((a, folds["only_a"]), (b, folds["only_b"]))
-    return told + [f"  only {label}: {some_of(names)}" for label, names in only if names]
+    told += [f"  only {label}: {some_of(names)}" for label, names in only if names]
+    return told + harness.divergence_words(comparison.get("tokens"), a, b)
 
 
 def format_comparison(comparison, term) -> list:

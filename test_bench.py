@@ -20,6 +20,7 @@ import shlex
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -6637,6 +6638,76 @@ class Sureness(InFolder):
         self.assertIn("tells passed from failed replies with an AUC of 0.93 (n 53 and 17;", report_on(self.log).out)
         report_on(self.log, "--redact", "--out", self.folder / "r.json")
         self.assertNotIn("sureness", (self.folder / "r.json").read_text())
+
+
+class TwoSystemsSureness(unittest.TestCase):
+    """What the token probabilities of two systems differ in."""
+
+    def test_the_divergence_of_known_distributions(self):
+        logs = [{token: math.log(p) for token, p in chances.items()} for chances in ({"a": .8, "b": .2}, {"a": .7, "b": .3})]
+        self.assertAlmostEqual(harness.kl_divergence(*logs), .8 * math.log(.8 / .7) + .2 * math.log(.2 / .3), 12)
+        self.assertEqual(round(harness.kl_divergence(*logs), 4), .0257)
+        self.assertEqual(harness.kl_divergence(logs[0], logs[0]), 0)
+        rounded = [{token: round(value, 4) for token, value in one.items()} for one in logs]
+        self.assertAlmostEqual(harness.kl_divergence(*rounded), .0257, 3)
+
+    def test_tokens_that_not_both_list_count_as_one_which_is_a_lower_bound(self):
+        true = ({"a": .5, "b": .3, "c": .2}, {"a": .4, "b": .2, "c": .4})
+        listed = ({"a": .5, "b": .3}, {"a": .4, "c": .4})
+        full, bound = (harness.kl_divergence(*({token: math.log(p) for token, p in one.items()} for one in pair)) for pair in (true, listed))
+        self.assertAlmostEqual(full, sum(p * math.log(p / true[1][token]) for token, p in true[0].items()), 12)
+        self.assertAlmostEqual(bound, .5 * math.log(.5 / .4) + .5 * math.log(.5 / .6), 12)
+        self.assertLess(bound, full)
+        self.assertEqual(harness.kl_divergence({"a": -1.0}, {"b": -1.0}), 0)
+        self.assertTrue(math.isfinite(harness.kl_divergence({"a": math.log(.5)}, {"a": 0.0})))
+        self.assertTrue(math.isfinite(harness.kl_divergence({"a": 0.0}, {"a": -1e15})))
+
+    def one(self, p, *ways, marks=None, **options):
+        """A record of one case whose replies are { and a way, the model giving yes the probability p."""
+        likely = {"yes": p, "no": round(1 - p, 4)}
+        return sure_record({"one": (marks or "+" * len(ways), [surely(("{", .9, {"{": .9, "[": .1}), (way, likely.get(way, .01), likely), ("}", 1, {"}": 1}))
+                                                               for way in ways])}, **options)
+
+    def test_two_systems_of_one_tokeniser(self):
+        made = report.build_report([self.one(.8, "yes", "yes", "no"), self.one(.4, "yes", "no", "no", name="other")])
+        told = made["comparisons"][0]["tokens"]
+        kl = .8 * math.log(.8 / .4) + .2 * math.log(.2 / .6)
+        self.assertEqual({key: told[key] for key in ("tokenisers_differ", "trials", "identical", "parted_at", "tokens", "same_favourite", "favourites", "interval")},
+                         {"tokenisers_differ": False, "trials": 3, "identical": 2, "parted_at": 2, "tokens": 7, "same_favourite": 5, "favourites": 7, "interval": None})
+        self.assertAlmostEqual(told["divergence"], 2 * kl / 7, 3)
+        self.assertAlmostEqual(told["largest"], kl, 3)
+        self.assertEqual(told["perplexity"], [round((.9 * .8) ** (-1 / 3), 4), round((.9 * .6) ** (-1 / 3), 4)])
+        words = report.comparison_words(made["comparisons"][0])
+        self.assertIn("replies identical in 2 of 3 trials with log-probabilities of both; the others part at token 2 (median)", words)
+        self.assertIn("the likeliest token is the same at 5 of 7 tokens", words)
+        self.assertIn("a lower bound, since tokens that not both list count as one", words[-4])
+
+    def test_by_case_the_largest_first_and_an_interval_over_cases(self):
+        def record(*shares):
+            each = {f"case{number}": ("++", [surely(("a", p, {"a": p, "b": round(1 - p, 4)}))] * 2) for number, p in enumerate(shares)}
+            return harness.compact(sure_record(each))
+        told = harness.divergence([record(.5, .5, .5), record(.5, .2, .4)])
+        means = [.5 * math.log(.5 / p) + .5 * math.log(.5 / (1 - p)) for p in (.2, .4, .5)]
+        self.assertEqual(list(told["cases"]), ["case1", "case2", "case0"])
+        for case, mean in zip(told["cases"].values(), means):
+            self.assertAlmostEqual(case["divergence"], mean, 3)
+        half = 4.3027 * statistics.stdev(means) / math.sqrt(3)
+        self.assertEqual([round(limit, 3) for limit in told["interval"]], [0, round(statistics.mean(means) + half, 3)])
+
+    def test_other_tokenisers_tell_only_which_replies_are_identical(self):
+        one = sure_record({"one": ("++", [surely(("yes", .9), ("!", .9)), surely(("no", .9), ("!", .9))])})
+        other = sure_record({"one": ("++", [surely(("y", .9), ("es", .9), ("!", .9)), surely(("n", .9), ("o", .9), ("?", .9))])})
+        made = report.build_report([one, other])["comparisons"][0]
+        self.assertEqual({key: made["tokens"][key] for key in ("tokenisers_differ", "trials", "identical")}, {"tokenisers_differ": True, "trials": 2, "identical": 1})
+        self.assertNotIn("divergence", made["tokens"])
+        self.assertEqual(report.comparison_words(made)[-2:], ["replies identical in 1 of 2 trials with log-probabilities of both",
+                                                              "the tokens cannot be compared: the two cut the same text into other tokens"])
+        self.assertEqual([harness.cut_alike(["{", "a"], ["{", "b"]), harness.cut_alike(["{a"], ["{b"]), harness.cut_alike(["{", "ab", "c"], ["{", "a", "bd"])], [None, None, False])
+
+    def test_where_one_of_them_tells_none_nothing_is_said(self):
+        made = report.build_report([self.one(.8, "yes"), run_record({"one": "+"})])["comparisons"][0]
+        self.assertNotIn("tokens", made)
+        self.assertFalse([text for text in report.comparison_words(made) if "identical" in text])
 
 
 class Planning(InFolder):
