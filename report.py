@@ -785,7 +785,7 @@ def comparison_rows(comparison) -> list:
         interval, p = comparison[scope]["interval"], shown_p(comparison[scope])
         rows.append((words, span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", p_text(p)))
     if calls["trials"] < total:
-        rows.append(("  model calls only: {} and {} of {}".format(*calls["passed"], calls["trials"]), "", ""))
+        rows.append(("  model calls only: {} and {} of {}: {:+.3f}".format(*calls["passed"], calls["trials"], calls["difference"]), "", ""))
     return rows
 
 
@@ -805,9 +805,8 @@ def comparison_words(comparison) -> list:
             told.append(f"  passed more often by {label}: {some_of([f'{name} {x} to {y}' for name, (x, y) in cases])}")
     told.append(f"cases in which {FOLDS[folds['policy']][0]} for only one of them: {a} {len(folds['only_a'])}, "
                 f"{b} {len(folds['only_b'])} ({p_text(folds['p'])}, McNemar)")
+    told += [f"  only {label}: {some_of(names)}" for label, names in ((a, folds["only_a"]), (b, folds["only_b"])) if names]
     told += [INVERTED] * ("p_by_inversion" in comparison) + [HOLM] * ("p_adjusted" in same)
-    only = ((a, folds["only_a"]), (b, folds["only_b"]))
-    told += [f"  only {label}: {some_of(names)}" for label, names in only if names]
     return told + harness.divergence_words(comparison.get("tokens"), a, b)
 
 
