@@ -2297,9 +2297,14 @@ def as_reply(tokens) -> str:
     return "".join(tokens).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def as_bytes(token) -> str:
+    """A token's text, half a character as its bytes: "\\xc3"."""
+    return token.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def token_words(token) -> str:
-    """A token for a reader: half a character as its bytes, in quotes where white space would hide; None is the end."""
-    text = "(end)" if token is None else token.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A token for a reader, in quotes where white space would hide; None is the end of the reply."""
+    text = "(end)" if token is None else as_bytes(token)
     return text if text.strip() == text != "" else json.dumps(text, ensure_ascii=False)
 
 

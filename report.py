@@ -1046,7 +1046,12 @@ body:has(.case:target, .case :target) { padding-bottom: 55vh; }
 article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 7rem; }
 article:target { background: var(--soft); } .case :is(h3, h4, h5) { margin: 0; font-size: 1rem; }
 dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; gap: 0 .75rem; margin: 0; }
-dd { margin: 0; min-width: 0; color: var(--ink); }
+dd { margin: 0; min-width: 0; color: var(--ink); } .tokens { font: .8125rem/1.8 ui-monospace, monospace; white-space: pre-wrap; }
+.tokens, .tokens ~ .scroll { color: var(--ink); } .tokens ~ .scroll bdi { white-space: pre-wrap; }
+.tokens span { border-radius: 2px; padding: 2px 0; border-right: 1px solid var(--paper); }
+.tokens .t1 { background: color-mix(in srgb, var(--fail) 12%, var(--paper)); } .tokens .t2 {
+  background: color-mix(in srgb, var(--fail) 24%, var(--paper)); } .tokens .t3 {
+  background: color-mix(in srgb, var(--fail) 36%, var(--paper)); } .tokens .t4 { background: var(--fail); color: var(--fail-glyph); }
 @supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
 @media screen and (max-width: 48rem) {
   body { padding: 1rem .75rem 4rem; } .columns > dl { position: static; }
@@ -1479,11 +1484,34 @@ def answer_html(ident, group, total, case, task, page) -> str:
               f"{preformatted(one['metadata']['thinking'], letters)}</details>"
               for one in group if one["metadata"].get("thinking") and letters > 40]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
-            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{''.join(opened)}</article>")
+            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{tokens_html(group, letters // 10)}{''.join(opened)}</article>")
 
 
-def answers_html(number, place, groups, figures, case, task, page) -> str:
-    """What one system answered to a case, as far as there is room, and how long it took."""
+def shade(share) -> str:
+    """The class of a token's probability: "t0" from 90 %, then from 50, 10 and 1 %, "t4" below."""
+    return f"t{sum(share < least for least in (.9, .5, .1, .01))}"
+
+
+def tokens_html(group, most) -> str:
+    """The first reply of some whose log-probabilities are known: its tokens shaded by their chance, and as a table."""
+    row, tokens = next(((row, tokens) for row in group for tokens in [harness.told_tokens(row["metadata"])] if tokens), (None, []))
+    if not tokens or most < 10:
+        return ""
+    spans, rows = [], []
+    for token, value, likely in tokens[:most]:
+        share, first = math.exp(value), sorted(likely, key=likely.get, reverse=True)
+        told = ", ".join(f"{isolated(harness.token_words(one))} {harness.percent(math.exp(likely[one]))}" for one in first)
+        spans.append(f'<span class="{shade(share)}" title="{harness.percent(share)}">{escaped(harness.as_bytes(token))}</span>')
+        rows.append([isolated(harness.token_words(token)), harness.percent(share), told])
+    more = f"<small>and {plural(len(tokens) - most, 'more token')}, in the log</small>" if len(tokens) > most else ""
+    sure = harness.perplexity([value for _, value, _ in tokens])
+    return (f'<details><summary>how sure: the tokens of trial {row["trial"]}, perplexity {sure:.2f}</summary>'
+            f'<p class="tokens" aria-hidden="true">{"".join(spans)}</p>{more}'
+            + page_table("Chances of the tokens; the darker above, the less likely", ["token", "chance", "likeliest there"], rows, [1]) + "</details>")
+
+
+def answers_html(number, place, groups, figures, fork, case, task, page) -> str:
+    """What one system answered to a case, as far as there is room, how long it took, and in words where its trials part."""
     total, articles, left = sum(map(len, groups)), [], page.room
     for index, group in enumerate(groups):
         article = answer_html(f"s{number}c{place}g{index}", group, total, case, task, page)
@@ -1500,7 +1528,8 @@ def answers_html(number, place, groups, figures, case, task, page) -> str:
              f"p90 {seconds(timed['p90'])} (n {timed['trials']})") if timed["trials"] else ""
     label = isolated(page.labels[number])
     head = f'<a href="#s{number}r{place}">{label}</a>' if number < page.sections else label
-    return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>", *articles, "</section>"])
+    parts = f'<p class="tokens">{isolated(fork[0])}</p>{list_html(map(isolated, fork[1:]))}' if fork else ""
+    return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>{parts}", *articles, "</section>"])
 
 
 # Show: the page: tables
@@ -1677,8 +1706,9 @@ def page_cases(report, records, page) -> tuple:
                          cells_html(one, place, verdicts[one][:last], rows[one][:last], groups[one], page.tiled) for one in two]
                 pair.append(pair_rows(place, both, drawn, comparison, page.tiled))
         steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
+        forks = [fork_of(system, name) for system in report["systems"]] + [[]]      # of a baseline nothing is told
         answers = [answers_html(number, place, *parts, case, task, page)
-                   for number, parts in enumerate(zip(groups, figures))]
+                   for number, parts in enumerate(zip(groups, figures, forks))]
         told.append("\n".join([
             f'<section class="case{steady}" id="c{place}">',
             f"<h3>{isolated(name)} <small>{isolated(figures[0]['class'])}</small></h3>",
@@ -1752,6 +1782,8 @@ def system_html(number, system, record, rows, page) -> str:
              f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, record),
              "<h3>Failed and incomplete</h3>" if any(tables) else "", *tables,
              "<h3>When, on what, how long</h3>", list_html(list(map(isolated, run_words(system) + cost_lines(system)))),
+             "<h3>How sure</h3>" if "sureness" in system else "",
+             list_html([isolated(text.strip()) for text in harness.sureness_words(system.get("sureness"))]),
              "<h3>Plan and identity</h3>",
              page_table("What was measured, by what and on what", ["what", "value"], identity), "</section>"]
     return "\n".join(part for part in parts if part)
