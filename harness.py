@@ -2303,9 +2303,9 @@ def as_bytes(token) -> str:
 
 
 def token_words(token) -> str:
-    """A token for a reader, in quotes where white space would hide; None is the end of the reply."""
+    """A token for a reader, in quotes where white space would hide or a number mislead; None is the end of the reply."""
     text = "(end)" if token is None else as_bytes(token)
-    return text if text.strip() == text != "" else json.dumps(text, ensure_ascii=False)
+    return text if re.fullmatch(r"[^\s\d,]([^,]*[^\s,])?", text) else json.dumps(text, ensure_ascii=False)
 
 
 def chance(value) -> float:

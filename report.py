@@ -1472,8 +1472,8 @@ def trial_ranges(group) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in ends)
 
 
-def answer_html(ident, group, total, case, task, page) -> str:
-    """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, their thinking."""
+def answer_html(ident, group, total, most, case, task, page) -> str:
+    """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, most tokens, their thinking."""
     row, verdict = group[0], group[0]["verdict"] if has_run(group[0]) else "not run"
     terms = [(key, isolated(shortened(row[key], page.text))) for key in ("check", "reason") if row[key]]
     terms += answer_terms(row, case, task, page.text)
@@ -1484,7 +1484,7 @@ def answer_html(ident, group, total, case, task, page) -> str:
               f"{preformatted(one['metadata']['thinking'], letters)}</details>"
               for one in group if one["metadata"].get("thinking") and letters > 40]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
-            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{tokens_html(group, letters // 10)}{''.join(opened)}</article>")
+            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{tokens_html(group, most)}{''.join(opened)}</article>")
 
 
 def shade(share) -> str:
@@ -1499,22 +1499,23 @@ def tokens_html(group, most) -> str:
         return ""
     spans, rows = [], []
     for token, value, likely in tokens[:most]:
-        share, first = math.exp(value), sorted(likely, key=likely.get, reverse=True)
-        told = ", ".join(f"{isolated(harness.token_words(one))} {harness.percent(math.exp(likely[one]))}" for one in first)
-        spans.append(f'<span class="{shade(share)}" title="{harness.percent(share)}">{escaped(harness.as_bytes(token))}</span>')
-        rows.append([isolated(harness.token_words(token)), harness.percent(share), told])
+        first = [token, *sorted(likely, key=likely.get, reverse=True)]
+        chances = [harness.percent(math.exp(likely.get(one, value))).replace(" ", "\N{NO-BREAK SPACE}") for one in first]
+        texts = [isolated(harness.token_words(one)) for one in first]
+        spans.append(f'<span class="{shade(math.exp(value))}" title="{chances[0]}">{escaped(harness.as_bytes(token))}</span>')
+        rows.append([texts[0], chances[0], ", ".join(map(" ".join, zip(texts[1:], chances[1:])))])
     more = f"<small>and {plural(len(tokens) - most, 'more token')}, in the log</small>" if len(tokens) > most else ""
     sure = harness.perplexity([value for _, value, _ in tokens])
     return (f'<details><summary>how sure: the tokens of trial {row["trial"]}, perplexity {sure:.2f}</summary>'
             f'<p class="tokens" aria-hidden="true">{"".join(spans)}</p>{more}'
-            + page_table("Chances of the tokens; the darker above, the less likely", ["token", "chance", "likeliest there"], rows, [1]) + "</details>")
+            + page_table("Chances of the tokens; the redder above, the less likely", ["token", "chance", "likeliest there"], rows, [1]) + "</details>")
 
 
 def answers_html(number, place, groups, figures, fork, case, task, page) -> str:
     """What one system answered to a case, as far as there is room, how long it took, and in words where its trials part."""
     total, articles, left = sum(map(len, groups)), [], page.room
     for index, group in enumerate(groups):
-        article = answer_html(f"s{number}c{place}g{index}", group, total, case, task, page)
+        article = answer_html(f"s{number}c{place}g{index}", group, total, page.room // (400 * len(groups)), case, task, page)
         left -= len(article)
         if articles and left < 0:
             rest = sorted((row for group in groups[index:] for row in group), key=lambda row: row["trial"])
@@ -1528,7 +1529,7 @@ def answers_html(number, place, groups, figures, fork, case, task, page) -> str:
              f"p90 {seconds(timed['p90'])} (n {timed['trials']})") if timed["trials"] else ""
     label = isolated(page.labels[number])
     head = f'<a href="#s{number}r{place}">{label}</a>' if number < page.sections else label
-    parts = f'<p class="tokens">{isolated(fork[0])}</p>{list_html(map(isolated, fork[1:]))}' if fork else ""
+    parts = f'<p class="tokens">{isolated(fork[0])}</p>{list_html(isolated(way.strip()) for way in fork[1:])}' if fork else ""
     return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>{parts}", *articles, "</section>"])
 
 

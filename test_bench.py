@@ -8404,6 +8404,54 @@ class ThePage(unittest.TestCase):
         self.assertEqual(set(re.findall('href="#(.*?)"', text)) - set(re.findall('id="(.*?)"', text)), set())
 
 
+class TokensOnThePage(unittest.TestCase):
+    """A page shows how sure the model was of each token, to everybody."""
+    odd = ("<script>alert(1)</script>", '" onmouseover="x', "\u202e&amp;", [0xf0, 0x9f], [0x98, 0x80], "1", " ", "\n", "y")
+
+    def page(self, **options):
+        chances = [.95, .91, .6, .3, .05, .005, .2, .2, .2]
+        replies = [surely(("{", 1), *((token, p, {"<b>": .5}) for token, p in zip(self.odd, chances))), surely(("{", 1), ("z", .5)), surely(("{", 1), ("z", .5))]
+        return page_of(sure_record({"one": ("+--", replies)}), **options)
+
+    def test_tokens_are_shaded_and_the_numbers_are_a_table(self):
+        _, text, tree = self.page()
+        shaded, other = elements(tree, "p", "tokens"), []
+        lines = [line for line in shaded if line[1].get("aria-hidden")]
+        spans = list(elements(lines[1], "span"))
+        self.assertEqual([span[1]["class"] for span in spans], ["t0", "t0", "t0", "t1", "t2", "t3", "t4", "t2", "t2", "t2"])
+        self.assertEqual([words(span) for span in spans[4:]], ["\\xf0\\x9f", "\\x98\\x80", "1", " ", "\\n", "y"])
+        rows = table_of(tree, "Chances of the tokens; the redder above, the less likely")
+        self.assertEqual(rows, [["token", "chance", "likeliest there"], ["{", "100 %", ""], ["z", "50 %", ""]])
+        opened = [words(summary) for summary in elements(tree, "summary")]
+        self.assertEqual(opened[-2:], ["how sure: the tokens of trial 1, perplexity 1.41", "how sure: the tokens of trial 0, perplexity 2.79"])
+        self.assertIn("<bdi>&lt;b&gt;</bdi> 50\xa0%", text)
+        self.assertIn('<th scope="row"><bdi>&quot;1&quot;</bdi></th><td class="number">under\xa01\xa0%</td>', text)
+
+    def test_hostile_tokens_are_inert(self):
+        _, text, tree = self.page()
+        self.assertNotIn("<script", text)
+        self.assertNotIn("\u202e", text)
+        self.assertEqual({key for element in elements(tree) for key in element[1] if key.startswith("on")}, set())
+
+    def test_the_fork_and_the_sureness_are_on_the_page(self):
+        _, _, tree = self.page()
+        self.assertIn("parts after {   <script>alert(1)</script> 95 %, <b> 50 %, z 50 %", [words(line) for line in elements(tree, "p", "tokens")][0])
+        told = [words(item) for item in elements(tree, "li")]
+        self.assertIn("z: 2 failed, trials 1 2", told)
+        self.assertIn("too few to say how well that tells them apart (n 1 and 2, 10 of each needed)", told)
+
+    def test_a_page_without_log_probabilities_has_none_of_it(self):
+        _, text, _ = page_of(run_record({"one": "+-"}))
+        self.assertFalse([word for word in ('class="tokens"', "How sure", "how sure", "parts after") if word in text])
+
+    def test_a_long_reply_is_cut_and_many_cases_have_no_room(self):
+        long = surely(*[(f"t{number}", .5) for number in range(40)])
+        for cases, shown in ((50, 40), (125, 30), (400, 0)):
+            _, text, tree = page_of(sure_record({f"case{number}": ("-", [long]) for number in range(cases)}))
+            self.assertEqual(sum(1 for line in elements(tree, "p", "tokens") for _ in elements(line, "span")), cases * shown)
+            self.assertEqual(text.count("<small>and 10 more tokens, in the log</small>"), cases * (shown == 30))
+
+
 class ThePicture(unittest.TestCase):
     def drawn(self, record):
         """(the picture's texts, {class: number of marks in the paths of that class}, its root)."""
