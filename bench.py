@@ -269,6 +269,9 @@ def header_problem(header):
     for key in ("from", "cases", "command"):
         if not isinstance(header.get(key, []), list):
             return f"{key} is not a list"
+    if not all(isinstance(case, dict) and "input" in case and all(isinstance(case.get(key), str) for key in ("id", "class", "split"))
+               for case in header.get("cases", ())):
+        return "one of the cases is not a case"
     if not isinstance(header.get("label", ""), str):
         return "label is not text"
     if ("cases" in header) != isinstance(header.get("case_set", {}).get("name"), str):
@@ -1803,6 +1806,10 @@ def continue_log(run, reader, header, taken):
     log, logged = run.log, reader.header
     run.extend = run.extend and logged["trials"] < header["trials"]
     check_plan(log.path, {**logged, "trials": header["trials"]} if run.extend else logged, header)
+    for key in ("case_inputs", "cases"):        # no report would take the trials of a log that contradicts its own hash
+        if logged.get(key, header[key]) != header[key]:
+            raise BenchError(f"{log.path}: line 1: {key} is not what its case_set_sha256 says: the header was changed; put "
+                             "it back, or give another --log")
     was = {**{key: logged.get(key) for key in taken[1]}, "from": sorted(logged.get("from", []), key=harness.canonical)} \
         if taken else None
     if taken and taken[1] != was:

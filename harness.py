@@ -751,6 +751,9 @@ def kind_words(kinds) -> str:
 
 def misfits(schema: dict, value, name="the reply", where=""):
     """Each way in which a value is not what a schema says, as texts: 'total is "x", not a number'."""
+    if isinstance(schema, bool):        # of a field or an item: anything may be there, or nothing
+        yield from () if schema else [f"{name} may not be there"]
+        return
     kinds, properties, extra = kinds_of(schema), schema.get("properties", {}), schema.get("additionalProperties", True)
     options = [schema["const"]] if "const" in schema else schema.get("enum")
     if not any(is_kind(value, kind) for kind in kinds):
@@ -796,7 +799,8 @@ def part_of(schema, field) -> dict:
     if field is None:
         return schema
     extra = schema.get("additionalProperties")
-    return schema.get("properties", {}).get(field, extra if isinstance(extra, dict) else {})
+    found = schema.get("properties", {}).get(field, extra)
+    return found if isinstance(found, dict) else {}
 
 
 def field_problem(schema, field):
@@ -1193,7 +1197,7 @@ def one_case_problems(case, task):
     problems = [f"{key} is empty or not text" for key in ("id", "class")
                 if not isinstance(case.get(key), str) or not case[key].strip()]
     if case.get("split") not in SPLITS:
-        problems.append(f"split is {json.dumps(case.get('split'))}, not one of {', '.join(SPLITS)}")
+        problems.append(f"split is {brief(case.get('split'))}, not one of {', '.join(SPLITS)}")
     data = isinstance(task, DataTask)
     if "input" not in case or not isinstance(case["input"], (str, type(None), *[dict] * data)):
         problems.append(f"input is neither text{', an object' * data} nor null" if "input" in case else "input is not there")

@@ -427,6 +427,18 @@ class TasksAsData(InFolder):
                             ("set", 'compare: "set" is about a list, and the reply is a text or a number')), QUESTION,
                            lambda compare: {"compare": compare})
 
+    def test_a_schema_that_is_true_or_false_allows_all_or_nothing(self):
+        schema = {"type": "object", "properties": {"a": True, "b": False}}
+        case = {"id": "x", "input": "y", "expect": {"a": 1}}
+        task, cases = self.load(RECEIPT_TASK, schema=schema, compare={"a": "text"}, cases=[case])
+        self.assertEqual(harness.grade(task, cases["cases"][0], {"output": {"a": 1}})[0], "pass")
+        self.assertEqual(harness.grade(task, cases["cases"][0], {"output": {"a": 1, "b": 2}}), ("fail", "output-fields", "b may not be there"))
+
+    def test_the_id_of_a_case_that_is_no_text_is_told(self):
+        for case_id in ([], {}, 3):
+            self.assertEqual(self.faults(RECEIPT_TASK, cases=[{"id": case_id, "input": "x", "expect": {"total": 1}}]),
+                             ["cases[0]: id is empty or not text"])
+
     def test_a_keyword_that_is_not_checked_and_a_null_that_cannot_come_are_told(self):
         task, _ = self.load(RECEIPT_TASK, schema={"type": "object", "title": "A receipt", "oneOf": [], "properties": {
             "total": {"type": "number", "minimum": 0}, "shop": {"type": "string", "minimum": 1}}},
@@ -1247,7 +1259,7 @@ class TheLog(InFolder):
         header, rows = self.log.read_bytes().split(b"\n", 1)
         for changes, text in (({"trials": 10 ** 30}, "trials is not"), ({"trials": True}, "trials is not"), ({"run_again": "2"}, "run_again is not"),
                               ({"taken_over": None}, "taken_over is not"), ({"from": {}}, "from is not"), ({"environment": []}, "environment is not"),
-                              ({"system": "x"}, "splits or system"), ({"case_inputs": {"one": "", "x": ""}}, 'case "two" is not of the plan')):
+                              ({"system": "x"}, "splits or system")):
             with self.subTest(text):
                 data = json.dumps({**json.loads(header), **changes}).encode() + b"\n" + rows
                 self.log.write_bytes(data)
@@ -1255,10 +1267,13 @@ class TheLog(InFolder):
                 self.assert_refused(text, bench.to_recording, self.log, case_set("one", "two"))
                 self.assertEqual(self.log.read_bytes(), data)
         other = json.dumps({**json.loads(rows.split(b"\n")[-2]), "case_id": "x"}).encode() + b"\n"
-        data = json.dumps({**json.loads(header), "case_inputs": {"one": "", "two": "", "x": ""}}).encode() + b"\n" + rows + other
-        self.log.write_bytes(data)
-        self.assert_refused('line 8: case "x" is not of the plan', self.run_small)
-        self.assertEqual(self.log.read_bytes(), data)
+        for inputs, text in (({"one": "", "x": ""}, 'case "two" is not of the plan'),
+                             ({"one": "", "two": "", "x": ""}, 'line 8: case "x" is not of the plan')):
+            data = json.dumps({**json.loads(header), "case_inputs": inputs}).encode() + b"\n" + rows + other
+            self.log.write_bytes(data)
+            self.assert_refused(text, bench.to_recording, self.log, case_set("one", "two"))
+            self.assert_refused("line 1: case_inputs is not what its case_set_sha256 says", self.run_small)
+            self.assertEqual(self.log.read_bytes(), data)
 
     def test_a_file_that_is_no_log_is_refused_and_kept(self):
         for text in ("hello", "{", '{"name": "x"}', "[]\n", '{"bench_version": 1', "\x00a", "{}"):
@@ -5144,6 +5159,21 @@ class ALogThatExplainsItself(OwnTask):
                         {"task": {**header["task"], "data": {"name": "x", "extract": "(" * 200}}}):
             with self.subTest(changes=changes):
                 self.assertIn("error: runs/receipts-smollm2-135m.jsonl: line 1: ", hostile(**changes))
+                if "cases" in changes:
+                    before = self.log.read_bytes()
+                    status, _, err = called(bench, *header["command"][1:])
+                    self.assertIn((status, err.count("\n")), ((1, 1), (1, 2)), err)
+                    self.assertIn("line 1: ", err)
+                    self.assertEqual(self.log.read_bytes(), before)
+
+    def test_a_conversion_refuses_a_header_whose_cases_are_none(self):
+        header = self.begin()
+        for case in ([], {"id": [1], "class": "x", "split": "development", "input": ""}, {**header["cases"][0], "split": None},
+                     {key: header["cases"][0][key] for key in ("id", "class", "split")}):
+            self.log.write_bytes(json.dumps({**header, "cases": [case]}).encode() + b"\n")
+            with self.subTest(case=case):
+                self.assertEqual(called(bench, "--log", self.log, "--convert", "made.json"), (
+                    1, "", f"error: {self.log}: line 1: one of the cases is not a case; the file is left as it was: give another --log\n"))
 
     def test_a_conversion_needs_no_file_either(self):
         self.begin()
