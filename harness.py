@@ -2054,7 +2054,7 @@ def redacted(record) -> Record:
     """A record that holds no input, output or reason any more, only what is counted and timed."""
     record = compact(record)
     table, rows, record.asked, record.task = record.table, record.rows, {}, None
-    record.table, record.places = [NOT_RUN], {NOT_RUN: 0}
+    record.table, record.places, record.sure = [NOT_RUN], {NOT_RUN: 0}, bytearray(len(record.sure))     # tokens are replies
     places = list(map(record.place_of, map(untold, table)))
     record.endings = array("I", map(places.__getitem__, record.endings))
 

@@ -2195,13 +2195,16 @@ class Proof(InFolder):
             self.assertEqual(called(report, "--verify", "report.json", "log.jsonl", "--signers", "report.json")[:2], (1, ""))
 
     def test_a_redacted_report_tells_no_input_output_or_reason_in_any_format_and_still_verifies(self):
-        secrets = ["SECRETINPUT", "SECRETOUTPUT", "SECRETREPLY", "SECRETERROR", "SECRETTHOUGHT", "SECRETEXPECT"]
+        secrets = ["SECRETINPUT", "SECRETOUTPUT", "SECRETREPLY", "SECRETERROR", "SECRETTHOUGHT", "SECRETEXPECT", "SECRETTOKEN"]
 
         def answer(case, trial):
             error = TimeoutError("SECRETERROR")
             error.metadata = {"reply": "SECRETREPLY", "eval_count": 3}
-            return [dict(GOOD), {"category": "SECRETOUTPUT", "needs_human": False}, error][trial % 3] if case["id"] == "one" else Answer(
-                {**GOOD, "x": "SECRETOUTPUT"}, {"thinking": "SECRETTHOUGHT", "reply": "SECRETREPLY", "seed": 1000})
+            sure = {"tokens": ["SECRET", "TOKEN" * (trial % 2)], "logprobs": [-0.1, -0.2]}
+            if case["id"] == "one":
+                return [Answer(dict(GOOD), {"logprobs": {**sure, "tokens": ["SECRETTOKEN", str(trial)]}}),
+                        {"category": "SECRETOUTPUT", "needs_human": False}, error][trial % 3]
+            return Answer({**GOOD, "x": "SECRETOUTPUT"}, {"thinking": "SECRETTHOUGHT", "reply": "SECRETREPLY", "seed": 1000, "logprobs": sure})
         self.run_small(Scripted(answer), cases=(case("one", input="SECRETINPUT"), case("two", failure_criteria=[
             {"field": "category", "equals": "other", "why": "SECRETEXPECT"}])), trials=6, task=triage_task, told={"files": {}})
         outs = [f"report{suffix}" for suffix in report.FORMATS]
@@ -2214,7 +2217,9 @@ class Proof(InFolder):
         self.assertEqual(self.verified(), ["MATCH"])
         redacted = harness.read_json("report.json")["systems"]
         self.make("log.jsonl")
-        self.assertEqual(redacted, harness.read_json("report.json")["systems"])
+        whole = harness.read_json("report.json")["systems"]
+        self.assertIn("sureness", whole[0])
+        self.assertEqual(redacted, [{key: value for key, value in whole[0].items() if key != "sureness"}])
 
     def test_a_check_that_raised_is_named_without_its_words(self):
         for reason, told in (("CheckError: check outcome raised KeyError: 'secret'", "CheckError: check outcome raised KeyError"),
