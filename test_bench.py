@@ -2030,7 +2030,7 @@ class Proof(InFolder):
         self.change("report.json", lambda made: made.update(report_version="1"))
 
     def test_each_row_of_the_table_of_the_readme_is_what_is_said(self):
-        section = (HERE / "README.md").read_text(encoding="utf-8").partition("### A report that anyone can check")[2]
+        section = (HERE / "README.md").read_text(encoding="utf-8").partition("## A report that anyone can check")[2]
         rows = re.findall(r"^\| `([A-Z_]+)` \| (.+?) \| `(.+)` \|$", section.partition("\n## ")[0], re.MULTILINE)
         self.assertEqual({kind for kind, _, _ in rows}, set(harness.FINDINGS))
         for kind, changed, said in rows:
