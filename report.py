@@ -1005,7 +1005,7 @@ table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: 
 caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
 th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align: baseline; }
-:is(th, td):has(> bdi) { min-width: 5rem; } .number { text-align: right; } td.number { white-space: nowrap; }
+:is(th, td):has(> bdi) { min-width: 5rem; } tbody th:has(bdi) { min-width: 8rem; } .number { text-align: right; } td.number { white-space: nowrap; }
 [class^=share] { display: block; padding: 0 .5rem; border-radius: 3px; background: linear-gradient(90deg,
   var(--pass-tile) var(--share), var(--soft) var(--share)); } .share0 { --share: 0%; } .share1 { --share: 25%; }
 .share2 { --share: 50%; } .share3 { --share: 75%; } .share4 { --share: 100%; }
@@ -1056,7 +1056,13 @@ dd { margin: 0; min-width: 0; color: var(--ink); } .tokens { font: .8125rem/1.8 
 @media screen and (max-width: 48rem) {
   body { padding: 1rem .75rem 4rem; } .columns > dl { position: static; }
   th, td, thead th { padding-right: .375rem; font-size: .75rem; } td.number { white-space: normal; }
-  :is(th, td):has(> bdi) { min-width: 3rem; } .grid, .grid :is(caption, thead, tbody, tfoot) { display: block; }
+  :is(th, td):has(> bdi) { min-width: 3rem; } tbody th:has(bdi) { min-width: 7rem; } [class^=share] { padding: 0; }
+  .scroll th:first-child { position: sticky; left: 0; background: var(--paper); } .scroll caption { max-width: 94vw; }
+  table:has([data-head]) { display: block; } table:has([data-head]) :is(tbody, caption) { display: block; }
+  table:has([data-head]) thead, td:has([data-head]:empty) { display: none; } th:has(+ td > [data-head]) { flex: 1 0 100%; }
+  tr:has([data-head]) { display: flex; flex-wrap: wrap; border-bottom: 1px solid var(--line); gap: 0 .75rem; }
+  tr:has([data-head]) > * { border: 0; text-align: left; } [data-head]::before { content: attr(data-head) " "; color: var(--dim); }
+  .grid, .grid :is(caption, thead, tbody, tfoot) { display: block; }
   .grid tr { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1px; padding: .25rem 0; }
   .grid tr::after { content: ""; order: 1; flex: 1 0 100%; } .grid tr > * { order: 2; min-width: 0 !important; }
   .grid tr > :is(th:first-child, .trials) { order: 0; flex: 1 0 100%; }
@@ -1071,7 +1077,7 @@ dd { margin: 0; min-width: 0; color: var(--ink); } .tokens { font: .8125rem/1.8 
 @media print {
   :root { font-size: 9pt; print-color-adjust: exact; } body { max-width: none; padding: 0 !important; }
   a { color: inherit; text-decoration: none; } .close, .skip, .hint, .filter { display: none !important; }
-  .case, .answers > h2 { display: block !important; }
+  .case, .answers > h2 { display: block !important; } ::details-content { content-visibility: visible; block-size: auto; }
   body:has(.show-always:not(:checked)) .case.always { display: none !important; }
   .case, .case h3, .columns > dl, .grid thead th { position: static !important; max-height: none !important; }
   .case, .case h3 { border: 0 !important; box-shadow: none !important; padding: .5rem 0 !important; }
@@ -1480,8 +1486,7 @@ def answer_html(ident, group, total, most, case, task, page) -> str:
     told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
     terms.append(("trial" if len(group) == 1 else "trials", f"<small>{told}</small>"))
     letters = min(page.text, page.room // (2 * total))
-    opened = [f"<details><summary>thinking of trial {one['trial']}</summary>"
-              f"{preformatted(one['metadata']['thinking'], letters)}</details>"
+    opened = [details_html(f"thinking of trial {one['trial']}", preformatted(one["metadata"]["thinking"], letters))
               for one in group if one["metadata"].get("thinking") and letters > 40]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
             f"{plural(total, 'trial')}</h5>{terms_html(terms)}{tokens_html(group, most)}{''.join(opened)}</article>")
@@ -1556,6 +1561,11 @@ def page_table(caption, heads, rows, numbers=()) -> str:
 def list_html(texts, kind="") -> str:
     """A list of HTML texts; "" when there are none."""
     return f"<ul{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</ul>" if texts else ""
+
+
+def details_html(summary, content) -> str:
+    """What opens below a summary; "" where there is nothing."""
+    return f"<details><summary>{summary}</summary>{content}</details>" if content else ""
 
 
 def why_table(caption, counts, verdict, record, page) -> str:
@@ -1808,7 +1818,7 @@ def comparison_html(comparison, rows, page) -> str:
     found, *told = comparison_words(comparison)
     grid = pair_html(comparison, rows, page)
     if page.sections > 2:
-        grid = f"<details><summary>Trial under trial</summary><section>{grid}</section></details>"
+        grid = details_html("Trial under trial", f"<section>{grid}</section>")
     return "\n".join([f"<section>\n{head}\n{differs_html(comparison)}\n<p><b>{isolated(found)}</b></p>",
                       list_html([isolated(text) for text in shared_words(comparison) + told if text[0] != " "]),
                       page_table(f"{counts}, trials paired by number", ["for", heads[0], "p"],
@@ -1817,15 +1827,19 @@ def comparison_html(comparison, rows, page) -> str:
 
 def gates_html(verdicts) -> str:
     """The gates that were asked for, each met or not, and the cases that keep one from being met."""
-    told = [[isolated(line) for line in format_gates([verdict], PLAIN)] for verdict in verdicts]
-    return list_html([f'<span class="{"pass" if verdict["met"] else "fail"}">{head}</span>{list_html(cases)}'
-                      for verdict, (head, *cases) in zip(verdicts, told)], ' class="notes"')
+    items = []
+    for verdict in verdicts:
+        head, *cases = (isolated(line) for line in format_gates([verdict], PLAIN))
+        rest = details_html(plural(len(cases) - MOST_LISTED, "more case"), list_html(cases[MOST_LISTED:]))
+        items.append(f'<span class="{"pass" if verdict["met"] else "fail"}">{head}</span>{list_html(cases[:MOST_LISTED])}{rest}')
+    return list_html(items, ' class="notes"')
 
 
 def glance_html(report) -> str:
     """All systems in one table, each with a link to its section."""
     columns = glance(report)
-    rows = [[f'<a href="#s{number}">{isolated(system["label"])}</a>', *(texts[number] for *_, texts in columns)]
+    rows = [[f'<a href="#s{number}">{isolated(system["label"])}</a>',
+             *(f'<span data-head="{head}">{texts[number]}</span>' for _, head, _, texts in columns)]
             for number, system in enumerate(report["systems"])]
     return page_table(f"The systems; {isolated(glance_words(report))}", ["system", *(head for _, head, *_ in columns)], rows,
                       range(1, len(columns) + 1)) + list_html(list(map(isolated, unequal_words(report))))
@@ -1838,8 +1852,10 @@ def across_html(report, page) -> str:
         counts = [across_count(system, name) for system in systems]
         rows += [[name_html(page.places[name], name), *(f'<span class="share{round(share * 4)}">{told}</span>'
                                                        for told, share in counts)]] if name in page.places else []
-    return page_table("Trials that passed, the cases that separate the systems most first",
-                      ["case", *(isolated(system["label"]) for system in systems)], rows, range(1, len(systems) + 1))
+    first, rest = (page_table(caption, ["case", *(isolated(system["label"]) for system in systems)], some, range(1, len(systems) + 1))
+                   for caption, some in (("Trials that passed, the cases that separate the systems most first", rows[:MANY_CASES]),
+                                         ("Trials that passed, the other cases", rows[MANY_CASES:])))
+    return first + details_html(plural(len(rows) - MANY_CASES, "more case"), rest)
 
 
 def html_page(report: dict, records: list) -> str:
@@ -1862,7 +1878,7 @@ def html_page(report: dict, records: list) -> str:
              *([glance_html(report), across_html(report, page)] if len(systems) > 1 else []),
              "<h2>Comparison</h2>" if comparisons else "", *comparisons,
              "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]),
-             f"<details><summary>{page.rest}</summary>{rest}</details>" if rest else "", *sections,
+             details_html(page.rest, rest), *sections,
              '<section class="answers">\n<h2>Answers</h2>', *told,
              '<p class="close" id="closed"><a href="#closed">close</a></p></section>',
              f"<footer>\n<h2>How to read it</h2>\n<p>{HOW_TO_READ}</p>\n</footer>\n</body>\n</html>\n"]
