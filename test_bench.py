@@ -8458,7 +8458,7 @@ class TokensOnThePage(unittest.TestCase):
         rows = table_of(tree, "Chances of the tokens; the redder above, the less likely")
         self.assertEqual(rows, [["token", "chance", "likeliest there"], ["{", "100 %", ""], ["z", "50 %", ""]])
         opened = [words(summary) for summary in elements(tree, "summary")]
-        self.assertEqual(opened[-2:], ["how sure: the tokens of trial 1, perplexity 1.41", "how sure: the tokens of trial 0, perplexity 2.79"])
+        self.assertEqual(opened[-2:], ["how sure: the tokens of trial 1, perplexity 1.41", "how sure: the tokens of trial 0, perplexity 4.47"])
         self.assertIn("<bdi>&lt;b&gt;</bdi> 50\xa0%", text)
         self.assertIn('<th scope="row"><bdi>&quot;1&quot;</bdi></th><td class="number">under\xa01\xa0%</td>', text)
 
