@@ -14,11 +14,14 @@ import os
 import signal
 import sys
 
+# What ends a run in good order. A closed terminal is SIGHUP, on Windows SIGBREAK, as Ctrl-Break is.
+ENDING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)}
+
 if __name__ == "__main__":
     # The other scripts lie beside this one, which Python does not look at when told to be safe (-P, -I).
     sys.path.append(os.path.dirname(os.path.realpath(__file__)))
     # Until main() takes over, an interrupt during the imports below ends quietly: nothing has been written.
-    for _number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+    for _number in ENDING:
         if signal.getsignal(_number) != signal.SIG_IGN:
             signal.signal(_number, lambda number, frame: os._exit(128 + number))
 
@@ -36,7 +39,6 @@ import platform
 import queue
 import random
 import re
-import shlex
 import stat
 import statistics
 import threading
@@ -85,6 +87,7 @@ CLOSE_S = 1.0
 MOST_WORKERS = 512
 ANY_MODEL = "model_triage:any:latest"   # stands for a model that is not named yet
 MOST_LABEL = 40
+MOST_NAME = 120             # letters of a default log's name: file systems take 255 bytes, Windows 260 letters of a whole path
 # Each numbers the tasks of a job: Slurm's array, a Kubernetes Indexed Job, GNU parallel.
 SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
 SHORT = {"-m": "--model", "-t": "--trials", "-n": "--trials", "-k": "--trials", "-o": "--option", "-p": "--prompt"}
@@ -516,7 +519,7 @@ class LogReader:
             twice = None if problem else self._stands_twice(row)
             if (problem or twice) and self.damaged is None:
                 raise BenchError(f"{self.path}: line {self.number}: {problem or twice}; the file is left as it was: "
-                                 f"--from {shlex.quote(harness.as_word(self.path))} --log NEW takes over its good rows")
+                                 f"--from {harness.in_shell(harness.as_word(self.path))} --log NEW takes over its good rows")
             if problem or twice:
                 self.damaged.append((self.number, problem or twice))
             if not problem:
@@ -1077,7 +1080,7 @@ def lock(file_descriptor) -> None:
 
 def is_running(pid) -> bool:
     """Whether a process of this machine is running; where that cannot be asked it may be."""
-    if os.name != "posix":
+    if harness.ON_WINDOWS:      # where os.kill ends the process
         return True
     try:
         os.kill(pid, 0)
@@ -1132,16 +1135,16 @@ class LockFile:
         pid = rest.partition(" ")[0]
         if host != platform.node() or not pid.isdecimal():
             raise BenchError(f"{self.path}: the log is locked by {shown(text.strip())} (host, process): wait for it, or, "
-                             f"when it has ended, remove that file: rm {shlex.quote(str(self.path))}")
+                             f"when it has ended, remove that file: {harness.REMOVE} {harness.in_shell(self.path)}")
         if is_running(int(pid)):
             raise BenchError(f"{self.path}: another bench.py (process {pid}) is writing this log; wait for it, or, when "
-                             f"that process is something else, remove this file: rm {shlex.quote(str(self.path))}")
+                             f"that process is something else, remove this file: {harness.REMOVE} {harness.in_shell(self.path)}")
         return text
 
 
 def sync_folder(folder) -> None:
     """Make a new file's name durable, where folders can be opened at all."""
-    if os.name == "posix":
+    if not harness.ON_WINDOWS:
         with contextlib.suppress(OSError):      # some file systems sync no folders, some folders are not to be read
             file_descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -1177,7 +1180,7 @@ class LogFile:
     def __exit__(self, *exception):
         try:
             if self.created and self.size == 0 and self._at_path():
-                self.path.unlink()      # nothing was run: leave no empty file
+                self._leave_no_file()
             elif self.unsynced:
                 self._sync()
         except OSError as error:
@@ -1187,6 +1190,15 @@ class LogFile:
             self.close()
             if self.lock_file:
                 self.lock_file.remove()
+
+    def _leave_no_file(self):
+        """Remove the empty log of a run that has not begun."""
+        if not harness.ON_WINDOWS:
+            self.path.unlink()      # still locked, so that it is nobody else's by now
+            return
+        self.close()        # Windows removes no open file, neither ours nor that of another run
+        with contextlib.suppress(PermissionError):
+            self.path.unlink()
 
     def close(self) -> None:
         """Give the file and its lock back, once: its number may be another file's by the next time."""
@@ -1979,6 +1991,21 @@ def fold(texts, term, most=None) -> list:
     return lines
 
 
+def obeys(stream) -> bool:
+    """Whether a terminal understands escape sequences; a console of Windows does when it is told to, which is done here."""
+    if not harness.ON_WINDOWS:
+        return True
+    try:
+        import ctypes
+        import msvcrt
+        kernel, mode = ctypes.windll.kernel32, ctypes.c_ulong()
+        console = ctypes.c_void_p(msvcrt.get_osfhandle(stream.fileno()))
+        # 4: ENABLE_VIRTUAL_TERMINAL_PROCESSING, from Windows 10 on
+        return bool(kernel.GetConsoleMode(console, ctypes.byref(mode)) and kernel.SetConsoleMode(console, mode.value | 4))
+    except (ImportError, AttributeError, OSError, ValueError):
+        return False
+
+
 def wants_colour(stream, choice: str) -> bool:
     """Whether to colour: what --color says, else the environment, else whether the stream is a terminal."""
     if choice != "auto":
@@ -1987,7 +2014,7 @@ def wants_colour(stream, choice: str) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    return os.environ.get("TERM") != "dumb" and bool(stream) and stream.isatty()
+    return os.environ.get("TERM") != "dumb" and bool(stream) and stream.isatty() and obeys(stream)
 
 
 def terminal(stream, color: str = "auto") -> Terminal:
@@ -2003,7 +2030,10 @@ def terminal(stream, color: str = "auto") -> Terminal:
         width, height = size.columns or 80, size.lines or math.inf
     except (OSError, ValueError, AttributeError):
         pass        # no terminal: a file, a pipe, a test
-    return Terminal(max(width, 60), wants_colour(stream, color), glyphs, height)
+    colour = wants_colour(stream, color)
+    if colour:
+        obeys(stream)       # where colour is wished for whatever the stream is
+    return Terminal(max(width, 60), colour, glyphs, height)
 
 
 def verdicts_by_case(record: dict) -> dict:
@@ -2247,7 +2277,7 @@ class Painter:
         self.stream, self.lines, self.left = stream, [], False
         self.lock = threading.RLock()       # a system may print from any thread
         # Only where the terminal obeys can the cursor go up; elsewhere the last line alone is rewritten.
-        self.moves = (os.environ.get("TERM", "dumb") != "dumb" if os.name == "posix" else "WT_SESSION" in os.environ)
+        self.moves = obeys(stream) and (harness.ON_WINDOWS or os.environ.get("TERM", "dumb") != "dumb")
 
     def size(self) -> tuple:
         """(columns, lines) of the terminal as it is now."""
@@ -2448,13 +2478,12 @@ class Progress:
 # The command line
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP: the first ends the run in good order, any further one at once."""
+    """Ctrl-C and the other signals of ENDING: the first ends the run in good order, any further one at once."""
 
     def __init__(self):
         self.signum = self.wake = None
-        numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
         # What the caller ignores (nohup, a background job) stays ignored.
-        self.numbers = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+        self.numbers = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
 
     def install(self):
         for number in self.numbers:
@@ -2505,7 +2534,7 @@ def resume_command(system, path="") -> str:
                             told["subset"]["words"] if is_subset(told.get("subset")) else (),
                             told["shard"] if is_shard(told.get("shard")) else None)
         words = without(words, "--log") + ([] if Path(path) == usual else ["--log", harness.as_word(path)])
-    return printable(shlex.join(["python3", harness.beside_caller("bench.py"), *words]))
+    return harness.in_shell(harness.PYTHON, harness.beside_caller("bench.py"), *words)
 
 
 def file_part(name: str) -> str:
@@ -2521,8 +2550,10 @@ def default_log(name: str, task: str = "", label: str = "", subset=(), shard=Non
     some of the cases has a + in its name, which no other has; that of a part of the plan ends in "-2-of-4"."""
     parts = "-".join(file_part(part) for part in (task, name, label) if part)
     some = f"+{file_part('-'.join(word.lstrip('-') for word in subset))}" if subset else ""
-    part = "-{part}-of-{of}".format(**shard) if shard else ""
-    return Path("runs") / f"{parts}{some}{part}.jsonl"
+    part, whole = "-{part}-of-{of}".format(**shard) if shard else "", f"{parts}{some}"
+    if len(whole) > MOST_NAME:
+        whole = f"{whole[:MOST_NAME - 9]}-{harness.sha256(whole)[:8]}"
+    return Path("runs") / f"{whole}{part}.jsonl"
 
 
 def option_pair(text: str) -> tuple:
@@ -2877,7 +2908,7 @@ def other_trials(args, logged) -> str:
     words = [word for word in without(args.words, "--trials") if word != "--extend"]
     trials = args.trials if logged < args.trials else logged
     words += ["--trials", str(trials), *["--extend"] * (trials > logged)]
-    command = printable(shlex.join(["python3", sys.argv[0], *words]))
+    command = harness.in_shell(harness.PYTHON, sys.argv[0], *words)
     told = f"{args.log}: its plan is {logged} trials a case, not {args.trials}"
     if trials == logged:
         return f"{told}, and no log is shortened; to resume it: {command}"
@@ -2960,7 +2991,7 @@ def tried_lines(system, task, case, trial, response, term) -> list:
 def own_command(args, *more) -> str:
     """The command line once more without its looking and choosing of cases, and with more words."""
     words = without([word for word in args.words if word not in ("--try", "--check")], "--case", "--class", "--first", "--trials")
-    return printable(shlex.join(["python3", sys.argv[0], *words, *more]))
+    return harness.in_shell(harness.PYTHON, sys.argv[0], *words, *more)
 
 
 def try_out(args, system, task, cases) -> int:
@@ -3106,7 +3137,7 @@ def report_command(args, logs, header, regraded=False) -> str:
     named = harness.unusual(args) if "cases" not in header else \
         ["--task", args.task] if args.task != "triage_task" and not harness.is_task_file(args.task) else []
     words = [*map(harness.as_word, logs), *named, *(["--regrade"] if regraded else [])]
-    return printable(shlex.join(["python3", harness.beside_caller("report.py"), *words]))
+    return harness.in_shell(harness.PYTHON, harness.beside_caller("report.py"), *words)
 
 
 def show_result(args, log, system, progress, counts, stop, task) -> None:

@@ -65,6 +65,8 @@ try:
 except ImportError:     # Windows
     fcntl = None
 
+ON_WINDOWS = os.name == "nt"
+PYTHON, REMOVE = ("python", "del") if ON_WINDOWS else ("python3", "rm")     # as people call them there
 HARNESS_VERSION = "1"
 HERE = Path(__file__).resolve().parent
 DEFAULT_CASES = HERE / "cases.json"
@@ -79,6 +81,8 @@ MAX_DEPTH = 100
 MAX_TRIALS = 100_000
 # How a log of trials begins: the one kind of file here that cannot be made again, so no writer replaces one.
 IRREPLACEABLE = b'{"bench_version"'
+# What Windows takes in no file's name, or for something else.
+NOT_EVERYWHERE = re.compile(r'[\\:*?"<>|]|[. ](/|$)|(^|/)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.[^/]*)?(/|$)', re.IGNORECASE)
 VERDICTS = ("pass", "fail", "incomplete")
 ENDS = (*VERDICTS, "not run")
 NOT_RUN = ("incomplete", None, "NotRun: planned, but not in the log")
@@ -239,7 +243,8 @@ def parse_json(text: str):
 
 def own_file(path) -> bytes:
     """A file of the tool, which may lie in a zip archive that Python runs."""
-    return __loader__.get_data(str(path))
+    # Named as the loader names it: a link, or a short name of Windows, may lead here.
+    return __loader__.get_data(os.path.join(os.path.dirname(__file__), os.path.basename(path)))
 
 
 def read_text(path) -> str:
@@ -341,18 +346,29 @@ def sync(file_descriptor) -> bool:
     return True
 
 
+def rename_over(temporary, target) -> None:
+    """Give a closed file the target's name. Windows refuses that while another program, a virus scanner say, reads either."""
+    for pause_s in (0.05, 0.1, 0.2, 0.4) if ON_WINDOWS else ():
+        try:
+            return os.replace(temporary, target)
+        except PermissionError:
+            time.sleep(pause_s)
+    os.replace(temporary, target)
+
+
 def replace_file(target, pieces) -> None:
     """Put pieces of a text into a temporary file beside the target and rename it."""
     temporary = target.with_name(f".{os.urandom(6).hex()}.tmp")
-    with open(temporary, "x", encoding="utf-8", newline="\n") as file:
-        try:
+    file = open(temporary, "x", encoding="utf-8", newline="\n")
+    try:
+        with file:      # Windows neither renames nor removes an open file
             file.writelines(pieces)
             file.flush()
             sync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink()
-            raise
+        rename_over(temporary, target)
+    except BaseException:
+        temporary.unlink()
+        raise
 
 
 def write_text(path, text) -> None:
@@ -1154,10 +1170,11 @@ def expectation_problems(case, task):
 
 def path_problem(path):
     """Why no file of a case may have a path, or None: it must stay within the folder that it is put into."""
-    if "\\" in path or ":" in path or UNPRINTABLE.search(path):
-        return "is not the path of a file as every system takes it: part folders with /, and leave \\, : and controls out"
     if any(part.strip() in ("", ".", "..") for part in path.split("/")):
         return "is not a path below the folder: give it without a / at its ends, and without . and .. in it"
+    if UNPRINTABLE.search(path) or NOT_EVERYWHERE.search(path):
+        return ("is not the path of a file as every system takes it: part folders with /, and leave out controls, any of "
+                '\\ : * ? " < > |, a dot or blank at the end of a name, and names of devices such as con and nul')
     return None
 
 
@@ -3295,6 +3312,14 @@ class Steady:
         if self.error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
         return self.error
+
+
+def in_shell(*words) -> str:
+    """Words as a line that a shell takes for them, printable: "a b" → 'a b', on Windows "a b"."""
+    if not ON_WINDOWS:
+        return printable(shlex.join(map(str, words)))
+    quoted = (word if re.fullmatch(r"[\w@+=:,./\\-]+", word) else '"{}"'.format(word.replace('"', '\\"')) for word in map(str, words))
+    return printable(" ".join(quoted))
 
 
 def unusual(args) -> list:

@@ -1493,7 +1493,6 @@ class UrlChat(OllamaChat):
 MOST_OUTPUT = 10 << 20      # bytes; a reply that is longer is a program that ran away
 KEPT_BYTES = 4000           # of the end of what a program says beside its reply, and of what a test says
 CLEANING_S = 10.0           # what removing the folders of ended trials may take when the tool itself ends
-ON_WINDOWS = os.name == "nt"
 # What a program is given for a task that asks nothing itself: a case's input. Its reply is JSON of any shape.
 INPUT_ALONE = {"messages": [{"role": "user", "content": "{input}"}], "schema": {}, "options": {}, "think": None}
 TEST_FIELDS = ("exit", "output")
@@ -1514,30 +1513,73 @@ class OutputTooLong(ReplyError):
 
 def command_words(text: str) -> list:
     """The words of a command line, quotes obeyed and nothing else of a shell: "a 'b c'" → ["a", "b c"]."""
+    source = shlex.shlex(text, posix=True, punctuation_chars=False)
+    source.whitespace_split, source.commenters = True, ""
+    if harness.ON_WINDOWS:      # there a backslash parts the names of folders
+        source.escape = ""
     try:
-        words = shlex.split(text, posix=not ON_WINDOWS)     # there a backslash parts the names of folders
+        words = list(source)
     except ValueError as error:
         raise RunError(f"command {json.dumps(text)} cannot be read: {str(error).lower()}") from None
     if not words:
         raise RunError("the command is empty: give a program and its arguments")
-    return [word[1:-1] if ON_WINDOWS and word[:1] in "\"'" and word[-1:] == word[:1] else word for word in words]
+    return words
+
+
+def runnable(words: list, folder) -> list:
+    """The words of a command, of which Windows needs the program with its whole path: it looks neither in the folder
+    that the program is to run in nor for what ends in .bat or .cmd."""
+    import shutil
+    if not harness.ON_WINDOWS:
+        return words
+    inside = shutil.which(os.path.join(folder, words[0])) if folder and os.path.dirname(words[0]) else None
+    return [inside or shutil.which(words[0]) or words[0], *words[1:]]
 
 
 def group_options() -> dict:
     """What makes a new process the head of a group of its own."""
-    if ON_WINDOWS:
+    if harness.ON_WINDOWS:
         return {"creationflags": 0x200}     # CREATE_NEW_PROCESS_GROUP
     return {"start_new_session": True}
 
 
-def end_group(pid: int) -> None:
-    """Kill a process that group_options began, and the processes that it began."""
-    if ON_WINDOWS:
+class Job:
+    """A job object of Windows, which has no groups of processes: it ends a new process with all that it will begin, when
+    it is told to and when the tool itself is gone. Elsewhere, and where there are none, it does nothing."""
+
+    def __init__(self, process):
+        self.kernel = self.handle = None
+        with contextlib.suppress(ImportError, AttributeError, OSError):
+            self._take(process)
+
+    def _take(self, process):
+        import ctypes
+        kernel, limits = ctypes.windll.kernel32, bytearray(144 if ctypes.sizeof(ctypes.c_void_p) == 8 else 112)
+        kernel.CreateJobObjectW.restype = ctypes.c_void_p
+        self.kernel, self.handle = kernel, ctypes.c_void_p(kernel.CreateJobObjectW(None, None))
+        limits[16:20] = (0x2000).to_bytes(4, "little")      # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+        known = (ctypes.c_char * len(limits)).from_buffer(limits)
+        kernel.SetInformationJobObject(self.handle, 9, known, len(limits))      # JobObjectExtendedLimitInformation
+        kernel.AssignProcessToJobObject(self.handle, ctypes.c_void_p(int(process._handle)))
+
+    def end(self) -> None:
+        if self.handle:
+            self.kernel.TerminateJobObject(self.handle, 1)
+
+    def __del__(self):
+        if self.handle:
+            self.kernel.CloseHandle(self.handle)
+
+
+def end_group(process) -> None:
+    """Kill a process that group_options began, and the processes that it began; where a Job cannot, those that it has left."""
+    if harness.ON_WINDOWS:
         import subprocess
-        subprocess.run(["taskkill", "/T", "/F", "/PID", str(pid)], capture_output=True)
+        if process.poll() is None:
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True)
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):      # all gone; macOS says so of a dead group
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def end_strays(leader: int, mark: str) -> None:
@@ -1571,6 +1613,7 @@ class Program:
                 command, shell=isinstance(command, str), stdin=file, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if together else subprocess.PIPE, cwd=folder,
                 env={**os.environ, **environment, **dict([self.mark.split("=")])}, **group_options())
+        self.job = Job(self.process)
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self._wait, self._read, self._listen)]
         for thread in self.threads:
             thread.start()
@@ -1607,11 +1650,13 @@ class Program:
     def stop(self, error) -> None:
         """Kill it, and have its wait raise the error."""
         self.events.put(error)
-        end_group(self.process.pid)
+        end_group(self.process)
+        self.job.end()
 
     def end(self) -> None:
         """Kill what is left of it, and take in what it has written."""
-        end_group(self.process.pid)
+        end_group(self.process)
+        self.job.end()
         end_strays(self.process.pid, self.mark)
         for thread in self.threads:
             thread.join(1.0)        # what has left the group may keep a pipe open
@@ -1681,6 +1726,11 @@ def remove_tree(folder) -> None:
             with contextlib.suppress(OSError):
                 if not os.path.islink(os.path.join(path, name)):
                     os.chmod(os.path.join(path, name), 0o700)
+    for pause_s in (0.1, 0.2, 0.4, 0.8) if harness.ON_WINDOWS else ():      # a process that was killed holds it for a moment
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
+            return
+        time.sleep(pause_s)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
 
@@ -1739,7 +1789,7 @@ def folder_sha256(folder) -> str:
             elif not os.path.isfile(whole):
                 raise RunError(f"{whole} is neither a file nor a folder, and cannot be copied: take it out of the workspace")
             else:
-                found.append([named, "file", file_sha256(whole), not ON_WINDOWS and os.access(whole, os.X_OK)])
+                found.append([named, "file", file_sha256(whole), not harness.ON_WINDOWS and os.access(whole, os.X_OK)])
     return harness.sha256(harness.canonical(sorted(found)))
 
 
@@ -1878,7 +1928,7 @@ class Command:
             named = self.named_file(place)
             if named and (self.workspace is None or not os.path.isfile(os.path.join(self.workspace, words[place][len(named[1]):]))):
                 words[place] = named[1] + os.path.abspath(named[0])
-        return words
+        return runnable(words, folder)
 
     @contextlib.contextmanager
     def folder_for(self, case, ended):
@@ -1950,7 +2000,7 @@ class Command:
         put_files(folder, case.get("hidden") or {})
         started = time.monotonic()
         try:
-            program, status = self.run(ended, command_words(self.test_of(case)), b"", folder, environment, together=True)
+            program, status = self.run(ended, runnable(command_words(self.test_of(case)), folder), b"", folder, environment, together=True)
         except OSError as error:        # a script of the folder itself, which the command may have removed
             return {"exit": 127, "output": f"the test cannot be run: {error.strerror}"}
         facts["test_s"] = round(time.monotonic() - started, 6)

@@ -2243,7 +2243,7 @@ def annotations(verdicts) -> list:
 def next_command(args) -> str:
     """The command that shows the failures of the same runs."""
     words = [*map(harness.as_word, args.runs), *harness.unusual(args), *(["--regrade"] if args.regrade else []), "--failures"]
-    return "next: " + shlex.join(["python3", harness.beside_caller("report.py"), *words])
+    return "next: " + harness.in_shell(harness.PYTHON, harness.beside_caller("report.py"), *words)
 
 
 def format_report(report, records, asked, args, term) -> list:
@@ -2260,7 +2260,7 @@ def format_report(report, records, asked, args, term) -> list:
         parts += [format_planning(system, term) for system in report["systems"] if args.plan]
     last = format_gates(report["gates"], term) + [f"wrote {printable(path)}" for path in args.out]
     if not args.failures and any(set(system["verdicts"]) - {"pass"} for system in report["systems"]):
-        last.append(printable(next_command(args)))
+        last.append(next_command(args))
     again = [] if args.failures else glanced[0] if glanced else headline(report["systems"][0], term)
     lines = [line for part in [*parts, last] if part for line in ("", *part)]
     if again and len(lines) > term.height:      # what scrolled away is what was asked for

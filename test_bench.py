@@ -6119,7 +6119,7 @@ class AnyProgram(InFolder):
         self.assertEqual(system.respond(case(), 0).output, 1)
 
     def test_windows_gets_its_own_way_to_end_a_group(self):
-        with mock.patch("model_triage.ON_WINDOWS", True), mock.patch("subprocess.run") as run:
+        with mock.patch("harness.ON_WINDOWS", True), mock.patch("subprocess.run") as run:
             self.assertEqual(model_triage.group_options(), {"creationflags": 0x200})
             model_triage.end_group(7)
             self.assertEqual(run.call_args.args[0], ["taskkill", "/T", "/F", "/PID", "7"])
