@@ -3331,7 +3331,8 @@ def unusual(args) -> list:
 
 def as_word(path) -> str:
     """A file's name as a word of a command that is no option: "-x.jsonl" → "./-x.jsonl"."""
-    return os.path.join(".", path) if str(path).startswith("-") else str(path)
+    word = Path(path).as_posix() if ON_WINDOWS else str(path)       # every shell there takes it with / too
+    return f"./{word}" if word.startswith("-") else word
 
 
 def beside_caller(name: str) -> str:

@@ -1793,9 +1793,14 @@ def folder_sha256(folder) -> str:
     return harness.sha256(harness.canonical(sorted(found)))
 
 
+def lines_of(text: str) -> str:
+    """What a program wrote with the ends of its lines as everywhere else: on Windows they are two characters."""
+    return text.replace("\r\n", "\n") if harness.ON_WINDOWS else text
+
+
 def shown_end(data, folder) -> str:
     """The end of what a program wrote, as text in which its folder has the same name in every trial."""
-    text = bytes(data[-KEPT_BYTES:]).decode("utf-8", "replace").strip()
+    text = lines_of(bytes(data[-KEPT_BYTES:]).decode("utf-8", "replace").strip())
     return text.replace(folder, ".") if folder else text
 
 
@@ -1978,7 +1983,7 @@ class Command:
             raise SystemDown(f"the command cannot be run ({error.strerror}: {self.words[0]}): correct --command") from error
         facts["command_s"] = round(time.monotonic() - started, 6)
         if program.output:
-            facts["reply"] = program.output.decode("utf-8", "replace") if status == 0 else shown_end(program.output, folder)
+            facts["reply"] = lines_of(program.output.decode("utf-8", "replace")) if status == 0 else shown_end(program.output, folder)
         words = shown_end(program.errors, folder)
         if words:
             facts["stderr"] = words
@@ -1991,7 +1996,7 @@ class Command:
         if status:
             raise CommandFailed(f"the command ended with exit status {status}{last}")
         try:
-            return program.output.decode("utf-8")
+            return lines_of(program.output.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise BadReply(f"the output is not UTF-8 text: byte {error.start} is 0x{program.output[error.start]:02x}") from None
 

@@ -49,6 +49,22 @@ from model_triage import ModelTriage
 HERE = Path(__file__).resolve().parent
 CASE_FILE = HERE / "cases.json"
 GOOD = {"category": "billing", "needs_human": False}
+# How a folder is refused that is opened as a file; what stands where Windows has no counterpart.
+IS_A_FOLDER = os.strerror(errno.EACCES if os.name == "nt" else errno.EISDIR)
+posix_shell = unittest.skipIf(os.name == "nt", "a command of the shell sh, with programs that Windows has not")
+posix_signals = unittest.skipIf(os.name == "nt", "Windows sends a process no such signals")
+replaceable = unittest.skipIf(os.name == "nt", "Windows removes, moves and replaces no open file")
+
+
+def can_link() -> bool:
+    """Whether this user may make links, which Windows reserves."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError):
+        os.symlink(folder, os.path.join(folder, "link"))
+        return True
+    return False
+
+
+with_links = unittest.skipUnless(can_link(), "this user may make no links")
 
 
 def case(case_id="one", **changes):
@@ -102,7 +118,8 @@ class InFolder(unittest.TestCase):
     """Tests with a folder of their own."""
 
     def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        # Its real name: of macOS it has a link before it, of Windows it may be a short one, which no open file leaves.
+        self.folder = Path(os.path.realpath(self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=os.name == "nt"))))
         self.log = self.folder / "log.jsonl"
 
     def write(self, name, text):
@@ -145,7 +162,7 @@ def script(name, *words, cwd=None, env=None, **options):
 def called(module, *words):
     """(exit status, stdout, stderr) of a script's main() in this process, for what a process of its own adds nothing to."""
     out, err = io.StringIO(), io.StringIO()
-    numbers = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+    numbers = list(bench.ENDING)
     handlers = [signal.getsignal(number) for number in numbers]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch.object(sys, "argv", [module.__file__]):
         try:
@@ -1070,6 +1087,7 @@ class Files(InFolder):
         self.assert_refused("this is a log of trials, which nothing replaces", harness.write, log, 1)
         self.assertEqual(log.read_text(), '{"bench_version": "1"}\n')
 
+    @with_links
     def test_a_link_stays_a_link(self):
         (self.folder / "real").write_text("")
         (self.folder / "link").symlink_to("real")
@@ -1286,13 +1304,15 @@ class TheLog(InFolder):
 
     def test_a_log_that_cannot_be_opened_is_refused(self):
         self.log.mkdir()
-        self.assert_refused("the log cannot be opened: Is a directory", self.run_small)
-        self.assert_refused("the log cannot be read: Is a directory", bench.read_log, self.log)
-        fifo = self.folder / "fifo"
-        os.mkfifo(fifo)
-        self.assert_refused("not a regular file", bench.run_bench, Scripted(), case_set("a"), ["development"], 1, fifo)
-        self.assert_refused("the log cannot be opened: File exists", bench.run_bench, Scripted(), case_set("a"), ["development"], 1,
+        self.assert_refused(f"the log cannot be opened: {IS_A_FOLDER}", self.run_small)
+        self.assert_refused(f"the log cannot be read: {IS_A_FOLDER}", bench.read_log, self.log)
+        self.assert_refused("log.jsonl: the log cannot be opened: ", bench.run_bench, Scripted(), case_set("a"), ["development"], 1,
                             self.write("file", "") / "log.jsonl")
+
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "this system has no named pipes among its files")
+    def test_a_named_pipe_is_refused(self):
+        os.mkfifo(self.log)
+        self.assert_refused("not a regular file", self.run_small)
 
     @unittest.skipIf(hasattr(os, "geteuid") and os.geteuid() == 0, "root may write everywhere")
     def test_a_read_only_log_is_refused(self):
@@ -1355,6 +1375,7 @@ class ARun(InFolder):
         self.assert_refused("JSON cannot hold the server facts", self.run_small, Scripted(server_facts=lambda: {"x": {1}}))
         self.assertFalse(self.log.exists())
 
+    @with_links
     def test_a_link_to_a_log_stays_when_nothing_was_run(self):
         link = self.folder / "link.jsonl"
         link.symlink_to(self.log.name)
@@ -1480,6 +1501,7 @@ class ARun(InFolder):
         self.assertEqual(counts["ran"] + counts["not_run"], 12)
         self.assertEqual(self.run_small(trials=6, workers=3)["already_logged"], counts["ran"])
 
+    @replaceable
     def test_a_log_that_is_removed_or_replaced_is_noticed_before_the_next_trial(self):
         def removed(case, trial):
             if trial == 1:
@@ -2745,6 +2767,7 @@ class Crashes(Processes):
         self.assertEqual(len(self.rows()), 108)
 
 
+@posix_signals
 class Interrupts(Processes):
     def interrupted(self, number, *words, rows=4, again=False, **options):
         """The end of a process that got a signal once it had logged some rows."""
@@ -2823,6 +2846,7 @@ class Interrupts(Processes):
         self.assertEqual(self.finish(process)[0], 143)
         self.assertFalse(self.log.exists())
 
+    @replaceable
     def test_a_stop_tells_its_own_reason_when_the_log_has_gone(self):
         process = self.start(trials=LONG)
         self.wait_for_rows(process, 2)
@@ -2917,7 +2941,7 @@ class TheCommand(InFolder):
         for words, text in ((["--system", "model_triage:bayess"], 'did you mean "bayes"?'), (["--task", "triage"], "no task module triage.py"),
                             (["--cases", self.write("bad.json", "{")], "bad.json: not JSON"), (["--model", ""], "is no Ollama tag"),
                             (["--cases", self.folder / "none.json"], "none.json: No such file or directory"),
-                            (["--log", self.folder], "the log cannot be opened: Is a directory"),
+                            (["--log", self.folder], f"the log cannot be opened: {IS_A_FOLDER}"),
                             (["--option", "top_k=3"], "has no options to set"), (["--convert", "x.json"], "the log cannot be read"),
                             (["--from", "none.jsonl"], "none.jsonl: the log cannot be read")):
             with self.subTest(words=words):
@@ -2947,7 +2971,7 @@ class TheCommand(InFolder):
         done = self.bench("--trials", "2", "--color", "never")
         self.assertEqual(done.returncode, 1)
         self.assertIn("its plan is 1 trials a case, not 2; --trials 1 resumes it; to go on to 2 in the same file: ", done.stderr)
-        command = re.search("same file: python3 (.*)", done.stderr)[1]
+        command = re.search(f"same file: {harness.PYTHON} (.*)", done.stderr)[1]
         self.assertEqual(command, f"{HERE / 'bench.py'} --color never --trials 2 --extend")
         grown = script(*command.split(), cwd=self.folder)
         self.assertIn("planned 18, already logged 9, ran 9, not run 0", grown.stdout)
@@ -2957,7 +2981,7 @@ class TheCommand(InFolder):
         for words in ((), ("--extend",), ("--trials", "10", "--extend")):
             done = self.bench(*words)
             self.assertEqual(done.stderr, "error: runs/bayes.jsonl: its plan is 11 trials a case, not 10, and no log is shortened; to resume it: "
-                                          f"python3 {HERE / 'bench.py'} --trials 11\n")
+                                          f"{harness.PYTHON} {HERE / 'bench.py'} --trials 11\n")
         self.assertEqual(self.bench("--extend", "--from", "runs/bayes.jsonl").returncode, 2)
 
     def test_ascii_and_other_encodings_of_the_console_get_stand_ins(self):
@@ -2986,7 +3010,8 @@ class TheCommand(InFolder):
         self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
 
     def test_it_runs_in_an_empty_environment(self):
-        done = subprocess.run([sys.executable, str(HERE / "bench.py"), "--trials", "1"], cwd=self.folder, env={}, capture_output=True,
+        needed = {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")} if os.name == "nt" else {}     # by Python itself
+        done = subprocess.run([sys.executable, str(HERE / "bench.py"), "--trials", "1"], cwd=self.folder, env=needed, capture_output=True,
                               timeout=30, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
@@ -2995,21 +3020,21 @@ class TheCommand(InFolder):
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\n")
         self.write("my_systems.py", PARROT)
         done = script("bench.py", "--trials", "1", "--task", "my_task", "--cases", "my cases.json", "--system", "my_systems:parrot", cwd=self.folder)
-        command = re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1]
+        command = re.search(f"^report  {harness.PYTHON} (.*)$", done.stdout, re.MULTILINE)[1]
         self.assertEqual(command, f"{HERE / 'report.py'} runs/mine-parrot.jsonl --task my_task")
         done = script(*shlex.split(command), cwd=self.folder)
         self.assertEqual(done.returncode, 0)
-        self.assertIn(f"next: python3 {HERE / 'report.py'} runs/mine-parrot.jsonl --task my_task --failures", done.stdout)
+        self.assertIn(f"next: {harness.PYTHON} {HERE / 'report.py'} runs/mine-parrot.jsonl --task my_task --failures", done.stdout)
 
     def test_a_log_whose_name_looks_like_an_option_gets_commands_that_work(self):
         done = self.bench("--trials", "1", "--log=-x.jsonl")
-        command = shlex.split(re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1])
+        command = model_triage.command_words(re.search(f"^report  {harness.PYTHON} (.*)$", done.stdout, re.MULTILINE)[1])
         self.assertEqual(command[1:], ["./-x.jsonl"])
         done = script(*command, cwd=self.folder)
         self.assertEqual(done.returncode, 0)
         self.assertIn("report.py ./-x.jsonl --failures", done.stdout)
         done = self.bench("--trials", "2", "--log=-x.jsonl")
-        command = shlex.split(re.search("same file: python3 (.*)", done.stderr)[1])
+        command = model_triage.command_words(re.search(f"same file: {harness.PYTHON} (.*)", done.stderr)[1])
         self.assertEqual(command[1:], ["--log=-x.jsonl", "--trials", "2", "--extend"])
         self.assertEqual(script(*command, cwd=self.folder).returncode, 0)
 
@@ -3021,7 +3046,7 @@ class TheCommand(InFolder):
         self.write("my_task.py", "from triage_task import *\nNAME = 'mine'\nCHECKS = ()\n")
         done = self.bench(*words)
         self.assertEqual(done.stderr, "warning: the checks have changed since this log began: the grid shows what today's make of it\n")
-        command = shlex.split(re.search("^report  python3 (.*)$", done.stdout, re.MULTILINE)[1])
+        command = model_triage.command_words(re.search(f"^report  {harness.PYTHON} (.*)$", done.stdout, re.MULTILINE)[1])
         self.assertEqual(command[-1], "--regrade")
         self.assertEqual(script(*command, cwd=self.folder).returncode, 0)
         self.assertEqual(script(*command[:-1], cwd=self.folder).returncode, 1)
@@ -3665,7 +3690,7 @@ class FakeOllama:
             connection.sendall(content)
         after = reply.get("after", "close" if "cut" in reply else "keep")
         if after == "reset":
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("HH" if os.name == "nt" else "ii", 1, 0))
         elif after == "hang":
             self.stopping.wait()
         return after == "keep"
@@ -5132,13 +5157,13 @@ class ALogThatExplainsItself(OwnTask):
         self.begin()
         lines = self.log.read_bytes().splitlines(keepends=True)
         self.log.write_bytes(b"".join(lines[:-2]))
-        resume = f"python3 {HERE / 'bench.py'} --task receipts.json --trials 3 --model smollm2:135m"
+        resume = f"{harness.PYTHON} {HERE / 'bench.py'} --task receipts.json --trials 3 --model smollm2:135m"
         self.assertIn(f"to\nresume:\n  {resume}\n", self.report("--out", "page.html")[1].replace("; to resume", ";\nto\nresume"))
         self.assertIn(f"<bdi>{resume}</bdi>", Path("page.html").read_text(encoding="utf-8"))
         moved = self.log.rename(self.folder / "-a copy.jsonl")
         told = called(report, "./-a copy.jsonl")[1]
         self.assertIn(f"  {resume} --log './-a copy.jsonl'\n", told)
-        words = shlex.split(re.search("  python3 (.*)$", told, re.MULTILINE)[1])
+        words = model_triage.command_words(re.search(f"  {harness.PYTHON} (.*)$", told, re.MULTILINE)[1])
         self.assertIn("already logged 7, ran 2", self.bench(*words[1:], model=None))
         self.assertEqual(len(bench.read_log(moved)[1]), 9)
 
@@ -5303,7 +5328,7 @@ wanted    must be refused: message is blank
 verdict   + passed
 
 tried 2: 1 passed, 1 failed; nothing was logged
-run       python3 {bench.__file__} receipts.json --model smollm2:135m
+run       {harness.PYTHON} {bench.__file__} receipts.json --model smollm2:135m
 """)
         self.assertFalse(Path("runs").exists())
         self.assertEqual(self.bench("receipts.json", "--try", "--case", "bakery", "--trials", "2").count("\nuser "), 2)
@@ -5328,7 +5353,7 @@ run       python3 {bench.__file__} receipts.json --model smollm2:135m
         for line in ("receipts: 3 cases, nothing wrong", "case      bakery", "user      Shop and total of this receipt?", "          BAKERY KLEIN 2 rolls 1.80",
                      "format    " + json.dumps(RECEIPTS["schema"]), "think     false", 'wanted    shop "Bakery Klein", total 1.8',
                      'options   {"temperature": 0.5, "num_predict": 64, "num_ctx": 4096, "seed": 1000}',
-                     f"try       python3 {bench.__file__} receipts.json --option temperature=0.5 --model TAG --try"):
+                     f"try       {harness.PYTHON} {bench.__file__} receipts.json --option temperature=0.5 --model TAG --try"):
             self.assertIn(line + "\n", told)
         self.assertNotIn("\nmodel ", told)
         self.assertIn("\nmodel     smollm2:135m\n", self.bench("receipts.json", "--check"))
@@ -5596,7 +5621,7 @@ class SeveralModels(InFolder):
             asked = [chat["model"] for chat in server.chats]
             self.assertEqual([model for model, _ in itertools.groupby(asked)], ["smollm2:135m", "gemma4:e2b", "smollm2:135m", "gemma4:e2b"])
             last = out.splitlines()[-1]
-            self.assertEqual(last, f"compare python3 {HERE / 'report.py'} runs/smollm2-135m.jsonl runs/gemma4-e2b.jsonl")
+            self.assertEqual(last, f"compare {harness.PYTHON} {HERE / 'report.py'} runs/smollm2-135m.jsonl runs/gemma4-e2b.jsonl")
             server.requests.clear()
             self.assertIn("already logged 9, ran 0", self.command(*self.WORDS)[1])
             self.assertEqual(server.chats, [])
@@ -6117,13 +6142,6 @@ class AnyProgram(InFolder):
                 pass
         system.close()
         self.assertEqual(system.respond(case(), 0).output, 1)
-
-    def test_windows_gets_its_own_way_to_end_a_group(self):
-        with mock.patch("harness.ON_WINDOWS", True), mock.patch("subprocess.run") as run:
-            self.assertEqual(model_triage.group_options(), {"creationflags": 0x200})
-            model_triage.end_group(7)
-            self.assertEqual(run.call_args.args[0], ["taskkill", "/T", "/F", "/PID", "7"])
-            self.assertEqual(model_triage.command_words(r'C:\tools\py.exe "a b.py" x'), [r"C:\tools\py.exe", "a b.py", "x"])
 
     # What it is
 
@@ -7591,7 +7609,7 @@ class OnTheShippedCases(InFolder):
         self.assertEqual([report.pop("sources") for report in made], [[{"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}]
                                                                       for path in (self.log, self.folder / "run.json")])
         self.assertEqual(*map(json.dumps, made))
-        self.assertTrue(first.out.endswith(f"\nwrote {one}\nnext: python3 report.py {self.log} --failures\n"))
+        self.assertTrue(first.out.endswith(f"\nwrote {one}\nnext: {harness.PYTHON} report.py {self.log} --failures\n"))
 
     def read_in_parts(self, parts=3):
         """The report of the log, read by that many processes, and by one; how often a process was asked for."""
@@ -7710,6 +7728,7 @@ input:    \\n
         self.assertIn("--regrade", report_on(self.log).err)
         self.assertEqual(report_on(self.log, "--regrade").status, 0)
 
+    @posix_shell
     def test_a_closed_pipe_leaves_no_traceback(self):
         ended = subprocess.run(f"{sys.executable} {HERE / 'report.py'} {self.log} | head -1", shell=True, capture_output=True, timeout=60)
         self.assertEqual((ended.stdout, ended.stderr), (b"mostly  model m\n", b""))
@@ -7804,7 +7823,7 @@ class TheReportCommand(InFolder):
                 self.assertTrue(self.refused(1, path).startswith(error))
 
     def test_a_folder_is_no_run(self):
-        self.assertIn("Is a directory", self.refused(1, self.folder))
+        self.assertIn(IS_A_FOLDER, self.refused(1, self.folder))
 
     def test_two_systems_are_reported_and_compared(self):
         ended = report_on(self.saved(run_record({"a": "+-"}, "one")), self.saved(run_record({"a": "+-"}, "two"), "two.json"))
@@ -8725,6 +8744,208 @@ class SameBytes(unittest.TestCase):
         self.assertIn("übermäßig".encode(), made.pop())
 
 
+# Other systems, as far as they can be played here
+
+AS_WINDOWS = """
+import os, re, signal, sys, types
+import asyncio, ctypes, multiprocessing, shutil, socket, subprocess, tempfile, threading     # which are themselves there
+sys.modules.update(fcntl=None, resource=None, msvcrt=types.SimpleNamespace(LK_NBLCK=2, locking=lambda *words: None))
+for module, names in ((os, "fork killpg register_at_fork getuid geteuid mkfifo setsid getpgid kill chown"),
+                      (signal, "SIGHUP SIGKILL SIGCONT SIGXFSZ setitimer ITIMER_VIRTUAL")):
+    for name in names.split():
+        delattr(module, name)
+signal.SIGBREAK = signal.SIGUSR1
+sys.path.insert(0, sys.argv[1])
+import harness
+harness.ON_WINDOWS, harness.PYTHON, harness.REMOVE = True, "python", "del"
+import bench, model_triage, report
+bench.LOCK_BYTE = 1 << 40
+model_triage.group_options = dict       # the flag is none that this Python takes
+model_triage.end_strays = lambda leader, mark: None
+assert signal.SIGUSR1 in bench.ENDING
+def run(module, *words):
+    sys.argv[0] = module.__name__ + ".py"
+    status = module.main(list(words))
+    sys.stdout.flush()
+    assert status == 0, (status, words)
+run(bench, "--trials", "2", "--log", "C:\\\\x y\\\\a.jsonl")
+run(bench, "--trials", "2", "--log", "C:\\\\x y\\\\a.jsonl")
+run(bench, "--trials", "1", "--command", sys.executable + " -S -E -c \\"print('{}')\\"", "--log", "own.jsonl")
+run(report, "C:\\\\x y\\\\a.jsonl", "--out", "a.html", "--out", "a.json")
+run(report, "--verify", "a.json", "C:\\\\x y\\\\a.jsonl")
+run(bench, "--log", "own.jsonl", "--convert", "own.json")
+"""
+
+
+class OtherSystems(InFolder):
+    """What Windows and macOS do otherwise, each difference at the one place that knows of it."""
+
+    def setUp(self):
+        super().setUp()
+        self.enterContext(mock.patch.multiple(harness, ON_WINDOWS=True, PYTHON="python", REMOVE="del"))
+
+    @unittest.skipIf(os.name == "nt", "this is Windows itself")
+    def test_all_programs_run_without_what_posix_alone_has(self):
+        done = subprocess.run([sys.executable, "-c", AS_WINDOWS, HERE], cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60,
+                              env={**os.environ, "PYTHONIOENCODING": "cp1252"}, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("bayes: planned 18, already logged 18, ran 0, not run 0", done.stdout)
+        self.assertIn('report  python report.py "', done.stdout)
+        self.assertIn("MATCH\n", done.stdout)
+        self.assertTrue(done.stdout.endswith("own.json: the recording of own.jsonl\n"))
+
+    @contextlib.contextmanager
+    def opened(self):
+        """The files that harness.py opens; that one is open is noted when a file is renamed or removed meanwhile."""
+        files, faults, told = [], [], (os.replace, Path.unlink)
+
+        def opening(*words, **options):
+            files.append(open(*words, **options))
+            return files[-1]
+
+        def seeing(function, *words):
+            faults.extend(file.name for file in files if not file.closed)
+            return function(*words)
+        with mock.patch.object(harness, "open", opening, create=True), \
+                mock.patch("os.replace", lambda *words: seeing(told[0], *words)), \
+                mock.patch.object(Path, "unlink", lambda path: seeing(told[1], path)):
+            yield files, faults
+
+    def test_no_open_file_is_renamed_or_removed(self):
+        with self.opened() as (files, faults):
+            harness.write(self.folder / "a.json", 1)
+            with mock.patch("os.fsync", side_effect=OSError(errno.ENOSPC, "full")):
+                self.assert_refused("full", harness.write, self.folder / "a.json", 2)
+        self.assertEqual((len([file for file in files if str(file.name).endswith(".tmp")]), faults), (2, []))
+        self.assertEqual([entry.name for entry in self.folder.iterdir()], ["a.json"])
+
+    def test_a_file_that_another_program_holds_for_a_moment_is_replaced_all_the_same(self):
+        replace, refused = os.replace, [PermissionError(13, "Permission denied")] * 3
+        with mock.patch("os.replace", lambda *paths: (_ for _ in ()).throw(refused.pop()) if refused else replace(*paths)), mock.patch("time.sleep"):
+            harness.write(self.folder / "a.json", 1)
+            refused += [PermissionError(13, "Permission denied")] * 9
+            self.assert_refused("a.json: cannot be written: Permission denied", harness.write, self.folder / "a.json", 2)
+        self.assertEqual([(entry.name, entry.read_text()) for entry in self.folder.iterdir()], [("a.json", "1\n")])
+
+    def test_the_empty_log_of_a_run_that_did_not_begin_is_closed_and_then_removed(self):
+        log = bench.LogFile(self.log)
+        with mock.patch.object(Path, "unlink", lambda path: self.assertIsNone(log.fd) or os.unlink(path)):
+            log.__exit__(None, None, None)
+        self.assertFalse(self.log.exists())
+        log = bench.LogFile(self.log)
+        with mock.patch.object(Path, "unlink", side_effect=PermissionError(13, "another run has it open")):
+            log.__exit__(None, None, None)
+        self.assertTrue(self.log.exists())
+
+    def test_a_byte_far_behind_the_log_is_locked(self):
+        def locking(fd, mode, count):
+            places.append((os.lseek(fd, 0, os.SEEK_CUR), mode, count))
+            if len(places) > 1:
+                raise OSError(*faults.pop())
+        places, faults = [], [(errno.EINVAL, "no locks here"), (errno.EACCES, "Permission denied")]
+        with mock.patch.multiple(bench, create=True, fcntl=None, LOCK_BYTE=1 << 40, msvcrt=SimpleNamespace(LK_NBLCK=2, locking=locking)):
+            with bench.LogFile(self.log) as log:
+                self.assert_refused("another bench.py is writing this log", bench.LogFile, self.log)
+                self.assert_refused("its file system", lambda: bench.LogFile(self.log, warn=lambda text: (_ for _ in ()).throw(RunError(text))))
+                log.append([{"a": 1}])
+        self.assertEqual(places, [(1 << 40, 2, 1)] * 3)
+        self.assertEqual(self.log.read_bytes(), b'{"a": 1}\n')
+
+    def test_macos_gets_the_sync_that_reaches_the_disk_where_its_file_system_has_it(self):
+        for fault, synced in ((None, []), (OSError(errno.ENOTTY, "none"), [7])):
+            found, asked = [], mock.Mock(side_effect=fault)
+            with mock.patch.object(harness, "fcntl", SimpleNamespace(F_FULLFSYNC=51, fcntl=asked)), mock.patch("os.fsync", found.append):
+                self.assertTrue(harness.sync(7))
+            self.assertEqual((asked.call_args.args, found), ((7, 51), synced))
+
+    def test_a_stale_lock_file_is_left_for_the_reader_to_remove(self):
+        self.folder.joinpath("log.jsonl.lock").write_text(f"{bench.platform.node()} {os.getpid()} abc\n")
+        with mock.patch("os.kill", side_effect=AssertionError), mock.patch("bench.lock", side_effect=OSError(errno.ENOLCK, "none")):
+            self.assert_refused(f"remove this file: del {self.log}.lock", bench.LogFile, self.log)
+
+    def console(self, known=True, settable=True):
+        """A console of Windows and what was asked of it: mode 3, to which 4 is added where it can be."""
+        def get(handle, mode):
+            mode._obj.value = 3
+            return known
+        kernel = SimpleNamespace(GetConsoleMode=get, SetConsoleMode=lambda handle, mode: self.asked.append((handle.value, mode)) or settable)
+        self.asked = []
+        return mock.patch.dict(sys.modules, msvcrt=SimpleNamespace(get_osfhandle=lambda number: number + 40)), \
+            mock.patch("ctypes.windll", SimpleNamespace(kernel32=kernel), create=True)
+
+    def test_a_console_is_told_to_obey_escape_sequences_or_gets_none(self):
+        stream = mock.Mock(isatty=lambda: True, fileno=lambda: 1, encoding="utf-8")
+        for known, settable, obeys in ((True, True, True), (True, False, False), (False, True, False)):
+            modules, windows = self.console(known, settable)
+            with modules, windows, mock.patch.dict(os.environ, {"TERM": ""}):
+                self.assertEqual((bench.wants_colour(stream, "auto"), bench.Painter(stream).moves), (obeys, obeys))
+                self.assertTrue(bench.terminal(stream, "always").colour)
+            self.assertEqual(self.asked, [(41, 7)] * 3 * known)
+        self.assertFalse(bench.obeys(io.StringIO()))
+
+    def test_commands_are_quoted_for_the_shells_that_are_there(self):
+        words = ["python", r"C:\tools\bench.py", r"C:\my logs\a.jsonl", 'say "x"', "a&b", "", "late-*"]
+        self.assertEqual(harness.in_shell(*words), r'python C:\tools\bench.py "C:\my logs\a.jsonl" "say \"x\"" "a&b" "" "late-*"')
+        with mock.patch.object(harness, "Path", __import__("pathlib").PureWindowsPath):
+            self.assertEqual(harness.as_word(r"runs\a.jsonl"), "runs/a.jsonl")
+            self.assertEqual(harness.as_word("-a.jsonl"), "./-a.jsonl")
+
+    def test_the_words_of_a_command_keep_their_backslashes(self):
+        words = model_triage.command_words(r"""C:\tools\py.exe "a b.py" --in="C:\a b\c" '{"k": 1}' x""")
+        self.assertEqual(words, [r"C:\tools\py.exe", "a b.py", r"--in=C:\a b\c", '{"k": 1}', "x"])
+
+    def test_a_program_is_named_with_its_whole_path(self):
+        known = {"agent": r"C:\bin\agent.cmd", os.path.join("there", "bin/own"): r"there\bin\own.bat"}
+        with mock.patch("shutil.which", known.get):
+            self.assertEqual([model_triage.runnable([word, "x"], "there")[0] for word in ("agent", "bin/own", "none")],
+                             [r"C:\bin\agent.cmd", r"there\bin\own.bat", "none"])
+
+    def test_a_program_and_what_it_began_end_with_its_job(self):
+        process, asked = mock.Mock(pid=7, _handle=70), []
+        names = ("CreateJobObjectW", "SetInformationJobObject", "AssignProcessToJobObject", "TerminateJobObject", "CloseHandle")
+
+        def called_as(name):
+            def call(*words):
+                asked.append((name, *(getattr(word, "value", word) for word in words if not isinstance(word, bytes))))
+                return 5
+            return call
+        kernel = SimpleNamespace(**{name: called_as(name) for name in names})
+        with mock.patch("ctypes.windll", SimpleNamespace(kernel32=kernel), create=True):
+            job = model_triage.Job(process)
+            job.end()
+            del job
+        self.assertEqual([call[0] for call in asked], list(names))
+        self.assertEqual((asked[1][1:3], asked[2], asked[3]), ((5, 9), (names[2], 5, 70), (names[3], 5, 1)))
+        model_triage.Job(process).end()     # where there are none
+        with mock.patch("subprocess.run") as run:
+            for status, count in ((None, 1), (0, 1)):
+                process.poll.return_value = status
+                model_triage.end_group(process)
+                self.assertEqual(run.call_count, count)
+        self.assertEqual(run.call_args.args[0], ["taskkill", "/T", "/F", "/PID", "7"])
+        self.assertEqual(model_triage.group_options(), {"creationflags": 0x200})
+
+    def test_a_folder_that_a_killed_program_holds_for_a_moment_is_removed(self):
+        (self.folder / "work").mkdir()
+        remove, refused = shutil.rmtree, [PermissionError(13, "in use")] * 3
+        with mock.patch("shutil.rmtree", lambda path: (_ for _ in ()).throw(refused.pop()) if refused else remove(path)), mock.patch("time.sleep"):
+            model_triage.remove_tree(self.folder / "work")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_what_a_program_prints_has_the_same_ends_of_lines_everywhere(self):
+        self.assertEqual(model_triage.lines_of("a\r\nb\r\n"), "a\nb\n")
+        self.assertEqual(model_triage.shown_end(b"x\r\ny\r\n", ""), "x\ny")
+
+    def test_no_name_that_is_made_here_is_refused_elsewhere(self):
+        long = bench.default_log("m" * 300, "t" * 300, "l" * 40, ["--case", "c" * 300], {"part": 100, "of": 128})
+        self.assertRegex(long.name, r"^t{80}.{40}-100-of-128\.jsonl$")
+        self.assertNotEqual(long, bench.default_log("m" * 300, "t" * 300, "k" * 40, ["--case", "c" * 300], {"part": 100, "of": 128}))
+        self.assertRegex(bench.default_log('a:b*?"<>|\\/', "nul", 'x"?').name, r"^[a-z0-9._-]+\.jsonl$")
+        for path in ("a?", "a*b/c", "con", "x/NUL.txt", "a.", "a /b", "lpt1", 'a"', "a|b", "<a"):
+            self.assertIn("as every system takes it", harness.path_problem(path) or "", path)
+        self.assertIsNone(harness.path_problem("console/.hidden/com10/a b.py"))
+
+
 # The records and the README
 
 def outputs_sha256(recording):
@@ -8969,7 +9190,7 @@ class PythonsAndPrograms(unittest.TestCase):
                                       check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
             done = run("bench", "--trials", "2")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertIn("report  python3 report.pyz runs/bayes.jsonl\n", done.stdout)
+            self.assertIn(f"report  {harness.PYTHON} report.pyz runs/bayes.jsonl\n", done.stdout)
             self.assertEqual(run("report", "runs/bayes.jsonl", "--require", "all").returncode, 1)
             self.assertEqual(bench.read_log(folder / "runs/bayes.jsonl")[0]["task"]["sha256"], harness.task_identity(triage_task)["sha256"])
 
@@ -9020,9 +9241,10 @@ class TheReadme(InFolder):
         self.assertIn("tried 2: 1 passed, 1 failed; nothing was logged", ran[0].stdout)
         self.assertRegex(ran[1].stdout, r"bakery .* 20/20\ntorn .* 0/20  never\n")
         self.assertEqual([bool(re.search(" 2/2\n", done.stdout)) for done in ran[2:]], [True, True])
-        told = script(*shlex.split(re.search("^report  python3 (.*)$", ran[1].stdout, re.MULTILINE)[1]), cwd=self.folder)
+        told = script(*model_triage.command_words(re.search(f"^report  {harness.PYTHON} (.*)$", ran[1].stdout, re.MULTILINE)[1]), cwd=self.folder)
         self.assertIn("2 cases x 20 trials: 20 passed, 20 failed", told.stdout)
 
+    @posix_shell
     def test_every_command_shows_the_output_that_it_has(self):
         self.copy_tool()
         commands = readme_commands("console")
