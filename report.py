@@ -855,7 +855,7 @@ def glance_words(report) -> str:
     """What the table of all systems is about."""
     calls, of = report["systems"][0]["model_calls"], report["systems"][0]["cases"]
     about = f"the {plural(calls['cases'], 'case')} that need a model call" if 0 < calls["cases"] < of else f"all {plural(of, 'case')}"
-    against = f"; difference to {report['reference']}" if report["comparisons"] else ""
+    against = f"; difference to {report['reference']}" if "reference" in report else ""
     return f"rate, 95 % intervals, a/s/n (cases that passed always, sometimes, never) of {about}{against}"
 
 

@@ -7934,6 +7934,9 @@ class Formats(InFolder):
         self.assertIn("  - ` a|b [1/2 trials] trial 1: triage-outcome: category is other `\n", text)
         self.assertEqual(text.count("\n```"), 2)
         self.assertIn("\na|b   ✓✗            1/2", text)
+        old = self.write("old.json", json.dumps(run_record({"a|b": "--", "c": "++"}, "old")))
+        self.assertIn("\n- ` ✓ --no-worse-than ", self.written(
+            "gate.md", run_record({"a|b": "+-", "c": "++"}), words=("--no-worse-than", old)))
 
     def test_markdown_keeps_its_limit_and_tells_the_gates_first(self):
         grid = {f"{number} " + "ö`" * 40: "-" * 12 for number in range(45)}
