@@ -1468,6 +1468,13 @@ def is_hopeless(calls) -> bool:
     return None not in calls and max(calls.values(), default=0) >= HOPELESS_CALLS
 
 
+def unusable_lines(system, calls) -> list:
+    """How many model calls of a run that goes on all the same could not be graded, and the setting to change, a line a cause."""
+    ended = [(name, number, call_hook(system, "advice", name)) for name, number in calls.most_common() if name is not None]
+    return [f"{number} of {sum(calls.values())} model calls ended as {name}" + (f": {advice}" if advice else "")
+            for name, number, advice in ended]
+
+
 def hopeless_text(system, calls) -> str:
     """What such calls ended as and the setting to change: "none of 5 model calls …: 5 TruncatedReply: raise …"."""
     (name, number), = calls.most_common(1)
@@ -2962,6 +2969,17 @@ def under(word: str, text: str) -> list:
     return [f"{head:<9} {line}".rstrip() for head, line in zip([word] + [""] * len(lines), lines)]
 
 
+def hung(lines, term) -> list:
+    """The lines of under(): on a terminal broken at spaces to its width, what is broken off below where the text begins."""
+    if term.height == math.inf:     # a pipe gets a text as it stands
+        return lines
+    narrow, broken = replace(term, width=term.width - 10), []
+    for line in lines:
+        first, *rest = fold([line[10:]], narrow) or [""]
+        broken += [(line[:10] + first).rstrip(), *(f"{'':<10}{part}".rstrip() for part in rest)]
+    return broken
+
+
 def request_lines(system, case, trial, whole=False, hidden=()) -> list:
     """What is sent for a trial: the messages, and the rest of a whole request; of other systems the case's input."""
     if not harness.has(system, "sent"):
@@ -2979,13 +2997,15 @@ def tried_lines(system, task, case, trial, response, term) -> list:
     told, output = response["metadata"], response.get("output")
     verdict, check, reason = harness.grade(task, case, response)
     spent = [f"trial {trial}", f"seed {told['seed']}" if "seed" in told else "", format_latency(response["latency_s"])]
-    compared = harness.compared_words(output, case, task) if "output" in response else ""
+    compared = "\n".join(harness.compared_words(output, case, task)) if "output" in response else ""
     reply = told.get("reply", output if "output" in response else None)
     ended = ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
-    return [*under("case", f"{case['id']}   {', '.join(filter(None, spent))}"), *request_lines(system, case, trial),
-            *(under("thinking", told["thinking"]) if told.get("thinking") else []),
-            *(under("reply", as_text(reply)) if reply is not None else []), *under("wanted", harness.wanted(case, task).removeprefix("wants ")),
-            *(under("compared", compared) if compared else []), *(term.paint(line, verdict) for line in under("verdict", ended))]
+    lines = [*under("case", f"{case['id']}   {', '.join(filter(None, spent))}"), *request_lines(system, case, trial),
+             *(under("thinking", told["thinking"]) if told.get("thinking") else []),
+             *(under("reply", as_text(reply)) if reply is not None else []),
+             *([] if compared and not case.get("failure_criteria") else under("wanted", harness.wanted(case, task).removeprefix("wants "))),
+             *(under("compared", compared) if compared else [])]
+    return [*hung(lines, term), *(term.paint(line, verdict) for line in hung(under("verdict", ended), term))]
 
 
 def own_command(args, *more) -> str:
@@ -3020,8 +3040,8 @@ def check(args, system, task, cases, case_set) -> int:
     asked = [case for case in cases if "expect_rejection" not in case]
     case, named = (asked or cases)[0], args.system != ANY_MODEL
     print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, {'see the warnings' if doubts else 'nothing wrong'}", "",
-          *under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
-          *under("wanted", harness.wanted(case, task).removeprefix("wants ")), "",
+          *hung([*under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
+                 *under("wanted", harness.wanted(case, task).removeprefix("wants "))], terminal(sys.stdout)), "",
           f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")
     return 0
 
@@ -3149,8 +3169,8 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     if progress.verdicts:
         term, found = terminal(sys.stdout, args.color), (progress.verdicts, progress.refuses)
         print("", *grid_lines(*found, term), "", *fold(headline(outline(*found)), term), "", sep="\n")
-    if is_hopeless(progress.calls):
-        print(printable(hopeless_text(system, progress.calls)))
+    said = [hopeless_text(system, progress.calls)] if is_hopeless(progress.calls) else unusable_lines(system, progress.calls)
+    print(*fold(said, terminal(sys.stdout)), sep="\n", end="\n" * bool(said))
     regraded = identity_in(progress.header) not in (None, harness.task_identity(task))
     if regraded:
         warn("the checks have changed since this log began: the grid shows what today's make of it")

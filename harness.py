@@ -1308,8 +1308,9 @@ def csv_cases(text, path, task) -> list:
     known = [*CASE_KEYS, *(name for name in columns if name.partition(".")[0] in ("input", "expect"))]
     for name in columns:
         if name not in known or columns.count(name) > 1:
+            keys = f"; a case has {', '.join(CASE_KEYS)}, and fields of an object as input.{name} or expect.{name}"
             raise RunError(f"{path}: line {rows[0][0]}: " + (f"the column {json.dumps(name)} stands twice" if name in known else
-                           f"unknown column {json.dumps(name)}{nearest(name, CASE_KEYS) or '; a case has ' + ', '.join(CASE_KEYS)}"))
+                           f"unknown column {json.dumps(name)}{nearest(name, CASE_KEYS) or keys}"))
     for line, cells in rows[1:]:
         if len(cells) > len(columns):
             raise RunError(f"{path}: line {line}: {len(cells)} cells where the header has {len(columns)}: put a text with a comma into quotes")
@@ -1840,15 +1841,15 @@ def wanted(case, task) -> str:
     return "; ".join([f"wants {', '.join(fields) or wish(expect, task)}", *fails])
 
 
-def compared_words(output, case, task) -> str:
-    """What of an output is compared with what: "total 18, wanted 1.8 within 0.005"; "" where that is all of it."""
+def compared_words(output, case, task) -> list:
+    """What of an output is compared with what: ["total 18, wanted 1.8 within 0.005"]; [] where that is all of it."""
     expect = case.get("expect")
     if isinstance(expect, dict) and isinstance(output, dict) and not is_check(expect):
-        return "; ".join(f"{field} {as_text(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}"
-                         for field, value in expect.items())
+        return [f"{field} {as_text(output.get(field, '(missing)'))}, wanted {wish(value, task, field)}" for field, value in expect.items()]
     if getattr(task, "extract", None) is None or not isinstance(output, str) or "expect" not in case:
-        return ""
-    return f"{as_text(task.value_of(output))}, wanted {wish(expect, task)}"
+        return []
+    found = task.value_of(output)
+    return [f"{'nothing' if found is None else as_text(found)}, wanted {wish(expect, task)}"]
 
 
 def result_row(case, trial, response, verdict, check, reason) -> dict:

@@ -538,8 +538,9 @@ def planning_line(system) -> list:
     plan, cases, trials = system["planning"], system["cases"], system["trials_per_case"]
     if not plan or plan["trials"] and plan["trials"] <= trials and plan["cases"] and plan["cases"] <= cases:
         return []
-    same, new = (f"about {plan[key]}" if plan[key] else "no number" for key in ("trials", "cases"))
-    return [f"to within {plan['half_width']:g}: {cases} cases {same} trials, new cases {new} at {trials} trials"]
+    same = f"about {plan['trials']} trials a case" if plan["trials"] else "no number of trials is enough"
+    new = f"about {plan['cases']} of {trials} trials" if plan["cases"] else f"no number is enough at {trials} trials"
+    return [f"to within {plan['half_width']:g}: {same}; new cases: {new}"]
 
 
 def headline(system, term) -> list:
@@ -1455,7 +1456,7 @@ def answer_terms(row, case, task, letters) -> list:
         terms.append(("output", preformatted(output, letters)))
     elif has_run(row) and reply is None:
         terms.append(("output", f"none{': the input was refused, as it must be' * (row['verdict'] == 'pass')}"))
-    told = compared_words(output, case, task) if row["verdict"] != "incomplete" else ""
+    told = "; ".join(compared_words(output, case, task)) if row["verdict"] != "incomplete" else ""
     if told:
         terms.append(("compared", isolated(shortened(told, letters))))
     if reply is not None and as_text(reply) not in (output, as_text(output)):
@@ -2283,7 +2284,8 @@ def newest_logs(most=10) -> list:
             planned = len(header.get("case_inputs") or ()) * trials
             written = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
             state = "done" if rows == planned else f"{rows} of {planned}" if planned else plural(rows, "row")
-            found.append((written, state, printable(as_text(dig(header, "system", "name") or "?")), printable(harness.as_word(path))))
+            name = " ".join(as_text(word) for word in (dig(header, "system", "name") or "?", header.get("label")) if word)
+            found.append((written, state, printable(name), printable(harness.as_word(path))))
     widths = [max(map(bench.columns, column)) for column in list(zip(*found))[:3]]
     return ["  ".join([*(cell + " " * (width - bench.columns(cell)) for cell, width in zip(row, widths)), row[3]]) for row in found]
 

@@ -615,6 +615,7 @@ class CaseFilesOfOwnTasks(InFolder):
                  'not JSON: line 3, column 14: a comma stands before the closing }: leave it out: {"input": "x",}'),
                 ("c.csv", "", "no header: the first line names the columns, such as id,input,expect"),
                 ("c.csv", "input,expct\nx,y\n", 'line 1: unknown column "expct"; did you mean "expect"?'),
+                ("c.csv", "input,A\nx,y\n", f'line 1: unknown column "A"; a case has {", ".join(harness.CASE_KEYS)}, and fields of an object as input.A or expect.A'),
                 ("c.csv", "input,input\nx,y\n", 'line 1: the column "input" stands twice'),
                 ("c.csv", "input,expect\nx,y,z\n", "line 2: 3 cells where the header has 2: put a text with a comma into quotes"),
                 ("c.csv", 'input,expect\nx,y\n"a"b,c\n', "line 3: not CSV: "), ("c.csv", "input,expect\nx,y".encode("utf-16"), "this is UTF-16 text: save it as UTF-8"),
@@ -5317,8 +5318,8 @@ user      Shop and total of this receipt?
           BAKERY KLEIN 2 rolls 1.80
 thinking  Two\\x1b rolls
 reply     {{"shop": "X", "total": 18}}
-wanted    shop "Bakery Klein", total 1.8
-compared  shop X, wanted "Bakery Klein"; total 18, wanted 1.8
+compared  shop X, wanted "Bakery Klein"
+          total 18, wanted 1.8
 verdict   - failed: expectation: shop is "X", expected "Bakery Klein"; total is 18, expected 1.8
 
 case      blank   trial 0, seed 1000, T
@@ -5340,6 +5341,18 @@ run       {harness.PYTHON} {bench.__file__} receipts.json --model smollm2:135m
                                             "model, or a newer Ollama\n"))
         self.assertIn("\nreply     Sure! {\n", told)
         self.assertIn("\nverdict   ! incomplete: JSONDecodeError: ", told)
+
+    def test_on_a_terminal_long_lines_break_at_spaces_and_hang_below_the_text(self):
+        lines = bench.under("user", f"Read {'all ' * 20}.\n\nNow.") + ["verdict   + passed"]
+        self.assertEqual(bench.hung(lines, bench.Terminal(40, False, bench.ASCII_GLYPHS)), lines)
+        self.assertEqual(bench.hung(lines, bench.Terminal(60, False, bench.ASCII_GLYPHS, 24)), [
+            "user      Read all all all all all all all all all all all",
+            "            all all all all all all all all all .", "", "          Now.", "verdict   + passed"])
+
+    def test_a_run_says_what_to_change_where_some_calls_could_not_be_graded(self):
+        self.server.usual = lambda request, number: {"body": chat_body("Sure", done_reason="length")} if number % 2 else {}
+        told = self.bench("receipts.json", "--trials", "3")
+        self.assertRegex(told, r"\n\n[1-9] of 6 model calls ended as TruncatedReply: try --option num_predict=256, or(\n  | )another\s+model\nlog ")
 
     def test_trying_needs_the_server_and_takes_any_system(self):
         self.server.stop()
@@ -5413,6 +5426,9 @@ class Stumbles(OwnTask):
         listed = "".join(f"{when}  {state}  smollm2:135m  {name}\n" for when, state, name in zip(written, ("4 of 6", "2 of 3", "done  "), (
             "runs/longer.jsonl", "runs/-half.jsonl", self.log)))
         self.assertEqual(called(report), (2, listed, "error: name the log to report\n"))
+        self.bench("receipts.json", "--trials", "1", "--label", "terse")
+        self.assertIn("  done    smollm2:135m terse  runs/receipts-smollm2-135m-terse.jsonl\n", called(report)[1])
+        Path("runs/receipts-smollm2-135m-terse.jsonl").unlink()
         self.assertEqual(called(report, "runs/receipt-smollm2-135m.jsonl", "--failures"), (
             1, listed, f'error: runs/receipt-smollm2-135m.jsonl: No such file or directory; did you mean "{self.log}"?\n'))
 
@@ -7327,7 +7343,7 @@ passed 57 of 70 model calls: 0.814                  95 % interval
   new cases like these                              0.44 to 0.97
   with the 2 cases that need none: 77 of 90, 0.856  0.77 to 0.91
   one trial alone would have said 7 to 9 of 9
-  to within 0.05: 9 cases about 22 trials, new cases about 132 at 10 trials
+  to within 0.05: about 22 trials a case; new cases: about 132 of 10 trials
 
 case                   trial 0-9   passed  95 % interval
 charged-twice          ++++++++++   10/10   0.72 to 1.00
