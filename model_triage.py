@@ -51,7 +51,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 
 import harness
 from harness import Answer, Rejection, RunError, SystemDown
@@ -594,7 +594,7 @@ def strict_json(text):
 def chat_fields(content: bytes) -> dict:
     """The JSON object of a chat answer, seen to have message.content and done; BadReply for anything else."""
     try:
-        answer = harness.parse_json(content.decode("utf-8"))
+        answer = harness.parse_json(content.decode("utf-8"), harness.QUICK)
     except ValueError as error:
         raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
     message = answer.get("message") if isinstance(answer, dict) else None
@@ -629,17 +629,18 @@ def kept_logprobs(entries):
     rest counts the tokens that are left out. All of it is to 4 decimals."""
     def text(entry):
         token, told = entry["token"], entry.get("bytes")
-        halved = told and ("\ufffd" in token or token.startswith("bytes:"))
-        return list(bytes(told)) if halved else token
-
-    def number(entry):
-        return round(entry["logprob"] * 1e4) / 1e4
+        return list(bytes(told)) if told and ("\ufffd" in token or token.startswith("bytes:")) else token
     try:
         some = entries[:harness.MOST_TOKENS]
         listed = [entry.get("top_logprobs") or () for entry in some]
-        "".join(entry["token"] for entry in [*some, *chain.from_iterable(listed)])       # seen to be text
-        kept = {"tokens": list(map(text, some)), "logprobs": list(map(number, some))}
-        tops = [[part for top in one for part in (text(top), number(top))] for one in listed]
+        flat = [*some, *chain.from_iterable(listed)]
+        tokens, numbers = [entry["token"] for entry in flat], [round(entry["logprob"] * 1e4) / 1e4 for entry in flat]
+        joined = "".join(tokens)        # which sees that they are text
+        if "\ufffd" in joined or "bytes:" in joined:
+            tokens = list(map(text, flat))
+        pairs = chain.from_iterable(zip(tokens[len(some):], numbers[len(some):]))
+        tops = [list(islice(pairs, 2 * len(one))) for one in listed]
+        kept = {"tokens": tokens[:len(some)], "logprobs": numbers[:len(some)]}
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
         return None
     rest = {"rest": len(entries) - len(some)} if len(entries) > len(some) else {}
@@ -1274,7 +1275,7 @@ def completion_fields(content: bytes) -> dict:
 
     logprobs is there where the server gave any: [{"token", "logprob", "top_logprobs": […]}, …]."""
     try:
-        answer = harness.parse_json(content.decode("utf-8"))
+        answer = harness.parse_json(content.decode("utf-8"), harness.QUICK)
     except ValueError as error:
         raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
     choices = answer.get("choices") if isinstance(answer, dict) else None
