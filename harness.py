@@ -2478,12 +2478,13 @@ def sureness_words(told) -> list:
 def fork_words(fork) -> list:
     """Where the trials of a case part, what the model thought there, and how those that went each way ended."""
     before = fork["after"][-40:]
-    thought = ", ".join(f"{token} {percent(share)}" for token, share in fork["thought"][:6])
+    thought = ", ".join(f"{token} {percent(share)}" for token, share in fork["thought"][:3])
     which = f" (fork {fork['fork']} of {fork['of']})" if fork["fork"] > 1 else ""
     words = [f"parts after {'…' * (len(fork['after']) > 40)}{before or 'nothing'}   {thought}{which}"]
     for way in fork["ways"]:
         ends = ", ".join(f"{way[verdict]} {word}" for verdict, word in zip(VERDICTS, ("passed", "failed", "incomplete")) if way[verdict])
-        words.append(f"  {way['token']}: {ends}, trial{'s' * (len(way['trials']) > 1)} {' '.join(map(str, way['trials']))}")
+        share = "" if way["probability"] is None else f" {percent(way['probability'])}"
+        words.append(f"  {way['token']}{share}: {ends}, trial{'s' * (len(way['trials']) > 1)} {' '.join(map(str, way['trials']))}")
     return words
 
 

@@ -6635,7 +6635,7 @@ class Sureness(InFolder):
         self.assertEqual([(way["token"], way["probability"], way["pass"], way["fail"], way["incomplete"], way["trials"]) for way in fork["ways"]],
                          [("yes", .62, 3, 0, 0, [0, 2, 3]), ("(end)", None, 0, 0, 1, [4]), ("no", .31, 0, 1, 0, [1])])
         self.assertEqual(harness.fork_words(fork), [
-            "parts after {   yes 62 %, no 31 %", "  yes: 3 passed, trials 0 2 3", "  (end): 1 incomplete, trial 4", "  no: 1 failed, trial 1"])
+            "parts after {   yes 62 %, no 31 %", "  yes 62 %: 3 passed, trials 0 2 3", "  (end): 1 incomplete, trial 4", "  no 31 %: 1 failed, trial 1"])
 
     def test_where_the_first_fork_is_white_space_the_one_that_decides_is_shown(self):
         marks, replies = "+-+-+-+-", []
@@ -6702,8 +6702,8 @@ class Sureness(InFolder):
         with mock.patch("os.fsync"):
             bench.run_bench(system, case_set, ["development"], 10, self.log, task=triage_task)
         out = report_on(self.log, "--failures", "--case", "charged-twice").out
-        self.assertIn('  parts after {"category": "   billing 73 %, account 20 %, delivery 5 %, other 3\n', out)
-        self.assertIn("\n    account: 2 failed, trials 1 2\n", out)
+        self.assertIn('  parts after {"category": "   billing 73 %, account 20 %, delivery 5 %\n', out)
+        self.assertIn("\n    account 20 %: 2 failed, trials 1 2\n", out)
         self.assertIn("tells passed from failed replies with an AUC of 0.93 (n 53 and 17;", report_on(self.log).out)
         report_on(self.log, "--redact", "--out", self.folder / "r.json")
         self.assertNotIn("sureness", (self.folder / "r.json").read_text())
@@ -8510,7 +8510,7 @@ class TokensOnThePage(unittest.TestCase):
         _, _, tree = self.page()
         self.assertIn("parts after {   <script>alert(1)</script> 95 %, <b> 50 %, z 50 %", [words(line) for line in elements(tree, "p", "tokens")][0])
         told = [words(item) for item in elements(tree, "li")]
-        self.assertIn("z: 2 failed, trials 1 2", told)
+        self.assertIn("z 50 %: 2 failed, trials 1 2", told)
         self.assertIn("too few to say how well that tells them apart (n 1 and 2, 10 of each needed)", told)
 
     def test_a_page_without_log_probabilities_has_none_of_it(self):
