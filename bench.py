@@ -2504,6 +2504,12 @@ class Signals:
             raise Interrupted(signum)
         self.wake.put(None)
 
+    def rearm(self) -> None:
+        """Be ready for another run: no worker of the last one waits any more. Raises Interrupted for what came meanwhile."""
+        self.wake = None
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
     def when_continued(self, function):
         """Have a function called when the run goes on after Ctrl-Z."""
         if hasattr(signal, "SIGCONT"):
@@ -3071,10 +3077,11 @@ def system_of_log(args, header, rows, task, case_set):
     system, options = header["system"], header["system"].get("options")
     options = options if isinstance(options, dict) else {}
     if not (args.system or args.models or args.command):
-        if system["name"] != "bayes" and not ("num_ctx" in options and re.search("@[0-9a-f]{12}$", as_text(system["model"]))):
-            raise RunError(f"{args.rerun}: its system {shown(system['name'])} cannot be made from the log: give it as for the "
-                           "run, with --system, --command, or --url and --model")
-        args.system = f"model_triage:{system['name']}"
+        name, model = system.get("name"), as_text(system.get("model"))
+        if name != "bayes" and not ("num_ctx" in options and re.search("@[0-9a-f]{12}$", model)):
+            raise RunError(f"{args.rerun}: its system {shown(name)} cannot be made from the log: give it as for the run, with "
+                           "--system, --command, or --url and --model")
+        args.system = f"model_triage:{name}"
     args.system = args.system or (args.models or [None])[0]
     made = named_system(args, task, case_set)
     if harness.has(made, "asking"):
@@ -3102,7 +3109,7 @@ def again_lines(row, response, case, task, term) -> list:
     same = result_of(row) == result_of(response)
     seeds = [harness.dig(one, "metadata", "seed") for one in (row, response)]
     seed = [f"seed {' then, '.join(map(as_text, seeds))} now" if seeds[0] != seeds[1] else f"seed {seeds[0]}"] * (seeds[0] is not None)
-    lines = ["  ".join([printable(case["id"]), f"trial {row['trial']}", *seed, "identical" if same else "differs"])]
+    lines = [printable("  ".join([case["id"], f"trial {row['trial']}", *seed, "identical" if same else "differs"]))]
     for word, one in () if same else (("logged", row), ("now", response)):
         verdict, check, reason = harness.grade(task, case, one)
         told = json.dumps(one["output"], ensure_ascii=False) if "output" in one else as_text(one["metadata"].get("reply", "no output"))
@@ -3282,7 +3289,7 @@ def see_all(runs, case_set, task, signals) -> None:
                                   progress)
         if stop:
             raise stop
-        signals.wake = None     # no worker waits any more
+        signals.rearm()
         if counts["not_run"]:
             tell(progress, "seeing that it can run")
             for one in (system, *args.also):
@@ -3309,6 +3316,7 @@ def run_each(runs, case_set, task, signals) -> int:
     """Run several systems one after the other, a lost one costs its own trials only; the exit status."""
     status, began = 0, time.monotonic()
     for args, system in runs:
+        signals.rearm()
         if args.budget_s is not None:
             args.budget_s = max(0, args.budget_s - (time.monotonic() - began))
         try:

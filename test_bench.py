@@ -2855,6 +2855,18 @@ class Interrupts(Processes):
         status, out, err = self.finish(process)
         self.assertEqual((status, err), (1, f"error: {self.log}: the log was removed or replaced under the run; put it back, then run the same command\n"))
 
+    def test_a_signal_between_two_runs_ends_the_command(self):
+        early, late = bench.Signals(), bench.Signals()
+        self.run_small(signals=early)
+        early._handle(signal.SIGTERM, None)
+        with self.assertRaises(bench.Interrupted):
+            early.rearm()
+        self.log.unlink()
+        self.run_small(signals=late)
+        late.rearm()
+        with self.assertRaises(bench.Interrupted):
+            late._handle(signal.SIGTERM, None)
+
     def test_what_the_caller_ignores_stays_ignored(self):
         process = self.start(trials=3, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.wait_for_rows(process, 1)
@@ -5030,6 +5042,18 @@ class Rerun(InFolder):
         self.assertEqual(self.rerun("log.jsonl", "--system", "same_systems:same")[1][-1], "identical 6 of 6")
         status, lines, err = self.rerun("log.jsonl", "--system", "same_systems:other")
         self.assertEqual((status, lines, err), (1, [], 'error: log.jsonl: its system is not here: version is "1" in the log, "2" now\n'))
+
+    def test_a_header_without_names_and_a_seed_with_escapes_are_no_way_out(self):
+        lines = [json.loads(line) for line in self.RECORDED.read_text().splitlines()]
+        lines[1]["metadata"]["seed"] = "\x1b[31m"
+        self.write("log.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(self.rerun("log.jsonl", "--case", "charged-twice", "--trial", 0)[1], [
+            "charged-twice  trial 0  seed \\x1b[31m then, 1000 now  identical", "identical 1 of 1"])
+        lines[0]["system"] = {}
+        self.write("log.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        status, lines, err = self.rerun("log.jsonl")
+        self.assertEqual((status, lines), (1, []))
+        self.assertIn("error: log.jsonl: its system null cannot be made from the log", err)
 
     def test_a_model_is_asked_as_the_log_says_behind_what_came_before(self):
         settings = dict(options={"temperature": "0.5", "top_k": "3"}, timeout_s=7)
