@@ -725,7 +725,7 @@ def format_gates(verdicts, term) -> list:
 
 def differs_words(comparison) -> list:
     """What is not the same in two runs, in texts; that nothing differs is said, since what they show then is noise."""
-    lines = [f"  {what}: {old} and {new}" for what, old, new in comparison["differs"]]
+    lines = [f"  {what}: {' and '.join('none' if text == 'null' else text for text in both)}" for what, *both in comparison["differs"]]
     if comparison["prompt_lines"]:
         lines += ["  prompt:", *(f"    {line}" for line in comparison["prompt_lines"])]
     return ["what differs:", *lines] if lines else ["the same system, twice: what they differ in is its own noise"]
@@ -1803,7 +1803,7 @@ def system_html(number, system, record, rows, page) -> str:
 
 def differs_html(comparison) -> str:
     """What is not the same in two systems, with the lines in which their prompts differ."""
-    lines, rows = comparison["prompt_lines"], [list(map(isolated, row)) for row in comparison["differs"]]
+    lines, rows = comparison["prompt_lines"], [[isolated("none" if text == "null" else text) for text in row] for row in comparison["differs"]]
     if not lines and not rows:
         return f"<p>{differs_words(comparison)[0].capitalize()}.</p>"
     table = page_table("What differs", ["what", isolated(comparison["a"]), isolated(comparison["b"])], rows)

@@ -7009,6 +7009,7 @@ class WhatDiffers(unittest.TestCase):
         self.assertEqual(found, {"differs": [["schema.type", '"object"', '"array"']], "prompt_lines": lines[:3] + [
             " user: Sort it.", "-user: Be kind.", "+user: Be brief.", " user: Answer."]})
         self.assertEqual(report.differs_words(found)[:4], ["what differs:", '  schema.type: "object" and "array"', "  prompt:", "    --- old"])
+        self.assertEqual(report.differs_words({"differs": [["hardware", "null", '"rack"']], "prompt_lines": []}), ["what differs:", '  hardware: none and "rack"'])
 
     def test_odd_provenance_does_no_harm(self):
         for odd in (5, [], {"asked": 5}, {"asked": {"messages": 5}}, {"environment": 5}, {"asked": {"messages": [5]}}):
