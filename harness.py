@@ -1876,7 +1876,7 @@ def trials_sha256(plan: dict, hashes) -> str:
     digest = hashlib.sha256((canonical({key: plan[key] for key in PLAN_KEYS}) + "\n").encode())
     for case_id, found in hashes:
         name = canonical(case_id)
-        digest.update("".join(f'[{name},{trial},"{text}"]\n' for trial, text in enumerate(found)).encode())
+        digest.update("".join(f'[{name},{trial},"{text}"]\n' for trial, text in enumerate(found)).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -2632,9 +2632,9 @@ def response_in(row, error) -> dict:
 
 def absent_trials(record, cases) -> list:
     """Findings: the trials of these cases that a run record lacks."""
-    held = {(row.get("case_id"), row.get("trial")) for row in record["results"] if isinstance(row, dict)}
+    held = {canonical([dig(row, "case_id"), dig(row, "trial")]) for row in record["results"]}
     return [("MISSING_TRIAL", f"results: trial {trial} of case {case['id']} is not there") for case in cases
-            for trial in range(record["manifest"]["trials"]) if (case["id"], trial) not in held]
+            for trial in range(record["manifest"]["trials"]) if canonical([case["id"], trial]) not in held]
 
 
 def row_findings(number, row, proof, case, task):
@@ -2661,7 +2661,7 @@ def record_findings(record, task, case_set) -> list:
     manifest, rows, proof = record["manifest"], record["results"], record.get("proof")
     for key, now in (("task", task_identity(task)), ("case_set", {key: case_set[key] for key in ("name", "sha256")})):
         if manifest[key] != now:
-            raise UsageError(f"its {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
+            raise UsageError(f"the run record's {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
                            f"own with --{'task' if key == 'task' else 'cases'}")
     cases = plan(case_set, manifest["splits"], manifest["trials"])
     absent = absent_trials(record, cases)

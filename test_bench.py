@@ -2127,6 +2127,17 @@ class Proof(InFolder):
             self.assertTrue(line.startswith("MALFORMED  "), line)
         self.assertEqual(sorted(os.listdir()), ["log.jsonl", "report.json"])
 
+    def test_what_is_of_no_type_in_a_run_record_is_a_finding(self):
+        whole = self.begin_run()
+        self.make("run.json")
+        for change, kind in ((lambda made: made["results"][1].update(case_id=["x"]), "MISSING_TRIAL"),
+                             (lambda made: made["results"][1].update(trial={}), "MISSING_TRIAL"),
+                             (lambda made: made["results"].insert(0, "\ud800"), "MALFORMED"),
+                             (lambda made: made["proof"]["sha256"].insert(1, "\ud800") or made["proof"]["sha256"].pop(), "HASH_MISMATCH")):
+            harness.write("run.json", whole)
+            self.change("run.json", change)
+            self.assertTrue(self.verified("run.json")[0].startswith(kind), self.verified("run.json"))
+
     def test_a_run_record_is_checked_against_its_own_log(self):
         record = self.begin_run()
         os.replace("run.json", "report.json")
