@@ -2670,6 +2670,7 @@ def add_choice(add) -> None:
     add("--class", dest="kind", metavar="NAME", help="only the cases of this class")
     add("--first", type=harness.whole_number, metavar="N", help="only the first N of them")
     add("--check", action="store_true", help="only see that all is sound, and show the first case's request; asks no server")
+    add("--list", action="store_true", help="only say which systems and which models of the server there are, and their logs")
     add("--try", dest="attempt", action="store_true", help="only ask each case once (or --trials times) and show what was sent, "
                                                            "what came back and what became of it; writes no log")
 
@@ -2765,7 +2766,7 @@ def misplaced(word: str) -> str:
 
 def check_ways(parser, args) -> None:
     """Usage errors for what does something else than a run."""
-    ways = [f"--{name}" for name, given in (("check", args.check), ("try", args.attempt), ("convert", args.convert),
+    ways = [f"--{name}" for name, given in (("list", args.list), ("check", args.check), ("try", args.attempt), ("convert", args.convert),
                                             ("rerun", args.rerun)) if given]
     needing = [f"--{name}" for name in ("trial", "sample", "verbose") if getattr(args, name) not in (None, False)]
     if needing and not args.rerun:
@@ -2773,6 +2774,9 @@ def check_ways(parser, args) -> None:
     beside = [f"--{name}" for name, given in (("log", args.log), ("from", args.sources), ("trials", args.trials)) if given]
     if args.rerun and beside:
         parser.error(f"argument {beside[0]}: not allowed with --rerun, which runs trials of its log and writes nothing")
+    others = {"what": "TASK.json", "model": "--model", "system": "--system", "command": "--command", "url": "--url",
+              "log": "--log", "sources": "--from"}
+    ways += [option for name, option in others.items() if args.list and getattr(args, name)]
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
 
@@ -3049,6 +3053,71 @@ def check(args, system, task, cases, case_set) -> int:
           *hung([*under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
                  *under("wanted", harness.wanted(case, task).removeprefix("wants "))], terminal(sys.stdout)), "",
           f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")
+    return 0
+
+
+# What there is to measure
+
+def logs_there(most=None) -> list:
+    """[(path, header, rows, planned)] of the logs in runs/, the last written first; what is none is left out."""
+    found = []
+    for path in sorted(Path("runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)[:most]:
+        with contextlib.suppress(RunError, OSError), open_log(path) as file:
+            header = reader_of(file, path).header
+            file.seek(0)
+            rows = sum(line.startswith(b'{"case_id"') and line.rstrip(BLANK).endswith(b"}") for line in file)
+            planned = len(header.get("case_inputs") or ()) * len(rounds_of(header["trials"], header.get("shard")))
+            found.append((path, header, rows, planned))
+    return found
+
+
+def how_far(rows, planned) -> str:
+    """How far a log is: "done", "60 of 90"; "60 rows" where it does not tell what is planned."""
+    return "done" if rows == planned else f"{rows} of {planned}" if planned else plural(rows, "row")
+
+
+def of_model(name, digest, logs) -> list:
+    """A line for each log of a model's name: how far it is, or that it is of another digest."""
+    lines = []
+    for path, header, rows, planned in logs:
+        told, _, logged = as_text(header["system"].get("model")).lower().rpartition("@")
+        if told != name.lower():
+            continue
+        path, state = harness.as_word(path), how_far(rows, planned)
+        lines.append(f"{path} is of another digest, {logged}" if logged != digest else
+                     f"{path} is done" if state == "done" else f"resumes {path} ({state})")
+    return [f"  {printable(line)}" for line in lines]
+
+
+def size_words(size) -> str:
+    """A size in bytes: "3.2 GB", "92 MB"; "?" where there is none."""
+    return "?" if size is None else f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def model_lines(models, logs) -> list:
+    """A line for each model of a server, and below it those of its logs."""
+    rows = [[printable(model["name"]), size_words(model["size"]), printable(as_text(model["quantisation"] or "?")), model["digest"] or "?"]
+            for model in models]
+    head = ["model", "size", "quantisation", "digest"]
+    widths = [max(map(columns, column)) for column in zip(head, *rows)]
+    told = []
+    for cells, under in [(head, []), *((row, of_model(model["name"], model["digest"], logs)) for row, model in zip(rows, models))]:
+        padded = [" " * (width - columns(cell)) for cell, width in zip(cells, widths)]
+        told += [f"{cells[0]}{padded[0]}  {padded[1]}{cells[1]}  {cells[2]}{padded[2]}  {printable(cells[3])}", *under]
+    return told
+
+
+def list_systems(args) -> int:
+    """Say which systems and which installed models there are, and which logs they go on with; a server need not be there."""
+    source, logs, term = harness.import_named("model_triage", "system"), logs_there(), terminal(sys.stdout)
+    systems = [(name, *system.model.split("@")) for name, system in vars(source).items()
+               if harness.has(system, "respond") and not isinstance(system, type)]
+    for name, model, digest in sorted(systems):
+        print(f"--system model_triage:{name:<8}  {model:<12}  {digest}", *of_model(model, digest, logs), sep="\n")
+    print("--model TAG: any Ollama model   --command ARGV: any program   --url URL: any other server")
+    for what, models in source.inventory(args.host):
+        print("", *([printable(what), *model_lines(models, logs)] if isinstance(models, list) else
+                    fold([f"no models: {printable(str(models))}"], term)), sep="\n")
     return 0
 
 
@@ -3337,6 +3406,8 @@ def bench(argv=None) -> int:
     args = parse_args(argv)
     signals = Signals()
     signals.install()
+    if args.list:
+        return list_systems(args)
     if args.rerun:
         return rerun(args, signals)
     if args.convert and args.log:

@@ -870,15 +870,15 @@ class OllamaChat:
 
     def at(self, hosts=()) -> list:
         """This system at each of these servers, or of those that OLLAMA_HOST lists; RunError for one given twice."""
-        places = [place.strip() for place in hosts or os.environ.get("OLLAMA_HOST", "").split(",") if place.strip()]
-        if len(places) < 2 and not hosts:
+        listed = places(hosts)
+        if len(listed) < 2 and not hosts:
             return [self]
         found = {}
-        for place in places:
+        for place in listed:
             system, url = copy.copy(self), server_address(place).url
             if url in found:
                 raise RunError(f"the server {url} is given twice, in --host or OLLAMA_HOST: more --workers keep one busier")
-            system.server, system.warnings, system.host = Server(place), [], url if len(places) > 1 else None
+            system.server, system.warnings, system.host = Server(place), [], url if len(listed) > 1 else None
             found[url] = system
         return list(found.values())
 
@@ -1233,6 +1233,31 @@ def system(name: str) -> ModelTriage:
     if name.isidentifier() or not TAG.fullmatch(name):
         raise RunError(f"{json.dumps(name)} is no Ollama tag such as llama3.2:3b")
     return ModelTriage(name)
+
+
+def places(hosts=()) -> list:
+    """The addresses of these servers, else of those that OLLAMA_HOST lists, as text; [""] for the usual one."""
+    return [place.strip() for place in hosts or os.environ.get("OLLAMA_HOST", "").split(",") if place.strip()] or [""]
+
+
+def inventory(hosts=()) -> list:
+    """[(what a server is, its models or the SystemDown that says why it tells none)]: of each model {name, digest, size in
+    bytes, quantisation}, None for what the server does not tell."""
+    found = []
+    for place in places(hosts):
+        server = Server(place)
+        try:
+            what = f"{server_address(place).url}, Ollama {server.version()}"
+            models = server.models("/api/tags")
+        except SystemDown as down:
+            found.append((place, down))
+            continue
+        finally:
+            server.close()
+        found.append((what, [{"name": model["name"], "digest": digest_of(model)[:12] or None,
+                              "size": model["size"] if is_count(model.get("size")) else None,
+                              "quantisation": harness.dig(model, "details", "quantization_level")} for model in models]))
+    return found
 
 
 # Any server that speaks OpenAI's chat completions

@@ -2272,20 +2272,10 @@ def format_report(report, records, asked, args, term) -> list:
 def newest_logs(most=10) -> list:
     """A line for each of the newest logs in runs/: when it was last written, how far it is, what it measures, its path."""
     found = []
-    for path in sorted(Path("runs").glob("*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)[:most]:
-        with contextlib.suppress(RunError, OSError), bench.open_log(path) as file:
-            header, rows = bench.reader_of(file, path).header, 0
-            trials = header["trials"]
-            file.seek(0)
-            for line in file:
-                rows += line.startswith(b'{"case_id"')
-                if line.startswith(bench.PLAN_START):
-                    trials = (bench.plan_step(line) or header)["trials"]
-            planned = len(header.get("case_inputs") or ()) * trials
-            written = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
-            state = "done" if rows == planned else f"{rows} of {planned}" if planned else plural(rows, "row")
-            name = " ".join(as_text(word) for word in (dig(header, "system", "name") or "?", header.get("label")) if word)
-            found.append((written, state, printable(name), printable(harness.as_word(path))))
+    for path, header, rows, planned in bench.logs_there(most):
+        written = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
+        name = " ".join(as_text(word) for word in (header["system"].get("name") or "?", header.get("label")) if word)
+        found.append((written, bench.how_far(rows, planned), printable(name), printable(harness.as_word(path))))
     widths = [max(map(bench.columns, column)) for column in list(zip(*found))[:3]]
     return ["  ".join([*(cell + " " * (width - bench.columns(cell)) for cell, width in zip(row, widths)), row[3]]) for row in found]
 

@@ -29,7 +29,6 @@ import threading
 import time
 import unittest
 import xml.etree.ElementTree
-import zipapp
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -5458,7 +5457,7 @@ class Stumbles(OwnTask):
         for number, name in enumerate((self.log, "runs/-half.jsonl", "runs/longer.jsonl")):
             os.utime(name, (1000000000 + 60 * number,) * 2)
         written = [time.strftime("%Y-%m-%d %H:%M", time.localtime(1000000000 + 60 * number)) for number in (2, 1, 0)]
-        listed = "".join(f"{when}  {state}  smollm2:135m  {name}\n" for when, state, name in zip(written, ("4 of 6", "2 of 3", "done  "), (
+        listed = "".join(f"{when}  {state}  smollm2:135m  {name}\n" for when, state, name in zip(written, ("3 of 6", "2 of 3", "done  "), (
             "runs/longer.jsonl", "runs/-half.jsonl", self.log)))
         self.assertEqual(called(report), (2, listed, "error: name the log to report\n"))
         self.bench("receipts.json", "--trials", "1", "--label", "terse")
@@ -5466,6 +5465,42 @@ class Stumbles(OwnTask):
         Path("runs/receipts-smollm2-135m-terse.jsonl").unlink()
         self.assertEqual(called(report, "runs/receipt-smollm2-135m.jsonl", "--failures"), (
             1, listed, f'error: runs/receipt-smollm2-135m.jsonl: No such file or directory; did you mean "{self.log}"?\n'))
+
+    def test_a_list_tells_the_models_and_which_logs_they_go_on_with(self):
+        self.bench("receipts.json", "--trials", "1")
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        Path("runs/half.jsonl").write_bytes(b"".join(lines[:-1]))
+        Path("runs/other.jsonl").write_bytes(lines[0].replace(DIGESTS["smollm2:135m"][:12].encode(), b"0" * 12))
+        for number, name in enumerate((self.log, "runs/half.jsonl", "runs/other.jsonl")):
+            os.utime(name, (1000000000 - number,) * 2)
+        self.server.listed[:] = [{**self.server.listed[0], "size": 91739413},
+                                 {"name": "big\x1b:70b", "digest": "sha256:" + "c" * 64, "size": 42520413916, "details": {"quantization_level": "Q4_K_M"}},
+                                 {"name": "odd:1b", "digest": 3, "size": "x", "details": None}]
+        digest = DIGESTS["smollm2:135m"][:12]
+        status, out, err = called(bench, "--list")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(out.split("\n\n")[1], f"""\
+http://{self.server.address}, Ollama 0.33.0
+model            size  quantisation  digest
+smollm2:135m    92 MB  Q4_1          {digest}
+  {self.log} is done
+  resumes runs/half.jsonl (2 of 3)
+  runs/other.jsonl is of another digest, 000000000000
+big\\x1b:70b   42.5 GB  Q4_K_M        cccccccccccc
+odd:1b              ?  ?             ?
+""")
+        self.assertEqual([request["path"] for request in self.server.requests[-2:]], ["/api/version", "/api/tags"])
+
+    def test_a_list_needs_no_server(self):
+        bench.run_bench(harness.load_system("model_triage:bayes", None), harness.load_cases(CASE_FILE, triage_task), ["development"], 1, "runs/b.jsonl")
+        status, out, err = called(bench, "--list", "--host", "127.0.0.1:1", "--host", "a b")
+        self.assertEqual((status, err), (0, ""))
+        told = " ".join(out.split())
+        self.assertIn("--system model_triage:bayes bayes 4bf543270e33 runs/b.jsonl is done --system model_triage:gemma gemma4:e2b b37049369adf ", told)
+        self.assertIn(" no models: no Ollama server at http://127.0.0.1:1 (connection refused): start it with `ollama serve`", told)
+        self.assertIn(" no models: OLLAMA_HOST is \"a b\", which cannot work", told)
+        for words, text in ((["--model", "m"], "--model"), (["--check"], "--check"), (["x.json"], "TASK.json"), (["--log", "x"], "--log")):
+            self.refused(f"argument {text}: not allowed with argument --list", "--list", *words, status=2)
 
     def test_help_fits_80_columns_and_begins_with_examples(self):
         for name in ("bench.py", "report.py", "harness.py"):
@@ -9233,21 +9268,29 @@ class PythonsAndPrograms(unittest.TestCase):
         with mock.patch.object(harness, "own_file", lambda path: Path(path).read_bytes() + b"#"):
             self.assertNotEqual(harness.version(), script("bench.py", "--version").stdout.strip())
 
-    def test_a_zip_archive_of_the_folder_runs(self):
+    def test_a_zip_archive_of_the_folder_runs_wherever_it_lies(self):
+        command = re.search("`python3 (-m zipapp [^`]*)`", (HERE / "README.md").read_text(encoding="utf-8"))[1].split()
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)
-            with contextlib.chdir(folder):      # Python 3.13.0 leaves out what lies in the current folder
-                for name in ("bench", "report"):
-                    zipapp.create_archive(HERE, folder / f"{name}.pyz", main=f"{name}:script",
-                                          filter=lambda path: str(path) == "cases.json" or path.suffix == ".py" and path.name != "test_bench.py")
-            def run(name, *words):
-                return subprocess.run([sys.executable, f"{name}.pyz", *words], cwd=folder, capture_output=True, encoding="utf-8", timeout=60,
-                                      check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
-            done = run("bench", "--trials", "2")
+            (folder / "tool").mkdir()
+            for name in ("bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json"):
+                shutil.copy(HERE / name, folder / "tool")
+
+            def run(*words, cwd=folder / "tool"):
+                return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, encoding="utf-8", timeout=60, check=False,
+                                      env={**os.environ, "PYTHONIOENCODING": "utf-8"})
+            for name in ("bench", "report"):
+                done = run(*(word.replace("bench", name) for word in command))
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                os.replace(folder / "tool" / f"{name}.pyz", folder / f"{name}.pyz")
+            done = run("bench.pyz", "--trials", "2", cwd=folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"report  {harness.PYTHON} report.pyz runs/bayes.jsonl\n", done.stdout)
-            self.assertEqual(run("report", "runs/bayes.jsonl", "--require", "all").returncode, 1)
+            self.assertEqual(run("report.pyz", "runs/bayes.jsonl", "--require", "all", cwd=folder).returncode, 1)
             self.assertEqual(bench.read_log(folder / "runs/bayes.jsonl")[0]["task"]["sha256"], harness.task_identity(triage_task)["sha256"])
+            if can_link():
+                (folder / "link").symlink_to(folder, target_is_directory=True)
+                self.assertEqual(run(folder / "link" / "bench.pyz", "--version").stdout.strip(), harness.version())
 
     def test_a_guard_at_its_end_is_no_part_of_what_a_task_is(self):
         with tempfile.TemporaryDirectory() as folder:
