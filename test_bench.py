@@ -9282,7 +9282,6 @@ class PythonsAndPrograms(unittest.TestCase):
             for name in ("bench", "report"):
                 done = run(*(word.replace("bench", name) for word in command))
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-                os.replace(folder / "tool" / f"{name}.pyz", folder / f"{name}.pyz")
             done = run("bench.pyz", "--trials", "2", cwd=folder)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn(f"report  {harness.PYTHON} report.pyz runs/bayes.jsonl\n", done.stdout)
