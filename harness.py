@@ -2560,11 +2560,12 @@ def divergence_words(told, a, b) -> list:
     if told["parted_at"] is not None:
         words[0] += f"; the others part at token {told['parted_at']:g} (median)"
     if told["divergence"] is not None:
-        sure = f"95 % interval {told['interval'][0]:.4f} to {told['interval'][1]:.4f}" if told["interval"] else "one case"
-        words.append(f"up to there {b} diverges from {a} by {told['divergence']:.4f} nats a token (mean of {len(told['cases'])} cases, {sure}), "
+        counted = [case["divergence"] for case in told["cases"].values() if case["divergence"] is not None]
+        sure = f"95 % interval {told['interval'][0]:.4f} to {told['interval'][1]:.4f}" if told["interval"] else "no interval of one case"
+        words.append(f"up to there {b} diverges from {a} by {told['divergence']:.4f} nats a token (mean of {len(counted)} case{'s' * (len(counted) != 1)}, {sure}), "
                      f"at most {told['largest']:.4f}: a lower bound, since tokens that not both list count as one")
         most = [f"{name} {case['divergence']:.4f}" for name, case in told["cases"].items() if case["divergence"]]
-        words += [f"  most in {', '.join(most[:5])}"] * bool(most)
+        words += [f"it diverges most in {', '.join(most[:5])}"] * bool(most)
     if told["favourites"]:
         words.append(f"the likeliest token is the same at {told['same_favourite']} of {told['favourites']} tokens")
     return words + [f"perplexity (median): {a} {told['perplexity'][0]:.2f}, {b} {told['perplexity'][1]:.2f}"]
