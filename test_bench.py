@@ -9378,6 +9378,21 @@ class TheReadme(InFolder):
                     continue
                 {"bench.py": bench, "report.py": report}[words[1]].parse_args(words[2:])
 
+    def test_the_workflow_gates_and_keeps_files_that_its_command_writes(self):
+        text = (HERE / "README.md").read_text(encoding="utf-8")
+        block = next(block for block in re.findall("^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if "pull_request" in block)
+        command = shlex.split(re.search(r"run: >-\n(( {10}.*\n)+)", block)[1])
+        self.assertEqual(command[:2], ["python3", "report.py"])
+        (self.folder / "logs").mkdir()
+        for name, stem in (("new", "smollm2-135m-instruct-q4_1"), ("old", "bayes")):
+            shutil.copy(HERE / "recorded" / f"{stem}.jsonl", self.folder / "logs" / f"{name}.jsonl")
+        status, out, err = self.in_folder(report, *command[2:])
+        self.assertEqual((status, err), (1, ""))
+        self.assertRegex(out, r"(?m)^::error title=--no-worse-than bayes ")
+        kept = [re.search("cat (.*?) ", block)[1], *re.search(r"path: \|\n(( {12}.*\n)+)", block)[1].split()]
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"logs", *kept})
+        self.assertEqual(block.count("if: always()"), 2)
+
     def test_every_option_is_in_the_readme_or_the_help_and_no_other(self):
         text = (HERE / "README.md").read_text(encoding="utf-8")
         known = set()
