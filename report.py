@@ -58,6 +58,7 @@ from harness import (ENDS, FEW_K, RUNTIMES, RunError, amount, around, as_text, c
 
 REPORT_VERSION = "2"
 LEVEL = 0.05
+TESTED = ("same_cases", "new_cases", "model_calls")     # the parts of a comparison that have a p of the trials
 PLANNED = 0.05      # the half-width of an interval that a report says the price of, unless told another
 INVERTED = "p is of the exact distribution, found by a Fourier transform, to 1e-12"
 HOLM = "p is adjusted for the number of comparisons (Holm), but McNemar's"
@@ -266,10 +267,10 @@ def compared(a: list, b: list, names: list, policy: str) -> dict:
     p_trials, p_cases = sign_flip_p(by_trial), sign_flip_p(by_case)
     counts = [(name, sum(x), sum(y)) for name, x, y in zip(names, a, b)]
     return {"difference": round(difference, 4),
-            "same_cases": {"interval": around(difference, trial_variance, trials - 1), "p": significant(p_trials),
+            "same_cases": {"interval": around(difference, trial_variance, trials - 1), "p": p_trials,
                            "trials_that_differ": sum(map(bool, by_trial))},
             "new_cases": {"interval": around(difference, variance, min(cases, trials) - 1),
-                          "p": significant(max(p_trials, p_cases)), "cases_that_differ": sum(map(bool, by_case))},
+                          "p": max(p_trials, p_cases), "cases_that_differ": sum(map(bool, by_case))},
             "folded": folded(a, b, names, policy),
             "cases": cases, "trials_per_case": trials, "passed": [sum(map(sum, a)), sum(map(sum, b))],
             "flips": flips,
@@ -306,7 +307,7 @@ def calls_compared(a: list, b: list) -> dict:
     (counts_a, each_a), (counts_b, each_b), trials = sums(a), sums(b), sum(map(len, a))
     passed = [sum(counts_a), sum(counts_b)]
     return {"trials": trials, "passed": passed, "difference": round((passed[0] - passed[1]) / trials, 4) if trials else None,
-            "p": significant(sign_flip_p(list(map(operator.sub, each_a, each_b))))}
+            "p": sign_flip_p(list(map(operator.sub, each_a, each_b)))}
 
 
 def comparison(records, titles, policy) -> dict:
@@ -327,7 +328,7 @@ def comparison(records, titles, policy) -> dict:
 
 def adjust(found) -> None:
     """Give every comparison of several its p by Holm's method (1979), under p_adjusted."""
-    for scope in ("same_cases", "new_cases", "model_calls"):
+    for scope in TESTED:
         least, parts = 0.0, sorted((one[scope] for one in found), key=lambda part: part["p"])
         for rank, part in enumerate(parts):
             least = max(least, min(1.0, (len(parts) - rank) * part["p"]))
@@ -341,7 +342,10 @@ def comparisons(records, titles, policy, reference, gated) -> list:
     whole = [one for one in found if "not_compared" not in one]
     if len(whole) > 1:
         adjust(whole)
-    return found + [comparison((records[0], records[-1]), (titles[0], titles[-1]), policy)] * gated
+    found += [comparison((records[0], records[-1]), (titles[0], titles[-1]), policy)] * gated
+    for part in [one[scope] for one in found for scope in TESTED if "not_compared" not in one]:
+        part["p"] = significant(part["p"])      # not before, since the adjusted ones are multiples of the exact ones
+    return found
 
 
 def separating(systems) -> list:
@@ -785,7 +789,7 @@ def comparison_rows(comparison) -> list:
     for words, scope in (("  these cases, new trials", "same_cases"), ("  new cases like these", "new_cases")):
         interval, p = comparison[scope]["interval"], shown_p(comparison[scope])
         rows.append((words, span(interval, "+") if interval else f"none: {why_none(comparison, scope)}", p_text(p)))
-    if calls["trials"] < total:
+    if 0 < calls["trials"] < total:
         rows.append(("  model calls only: {} and {} of {}: {:+.3f}".format(*calls["passed"], calls["trials"], calls["difference"]), "", ""))
     return rows
 
@@ -825,9 +829,9 @@ def format_comparison(comparison, term) -> list:
 def beside_reference(report, system) -> tuple:
     """The difference of a system to the one that the others are compared with, and its p, in words; "" each where none is."""
     for one in report["comparisons"]:
-        calls = one.get("model_calls")
-        if calls and calls["trials"] and (one["a"], one["b"]) == (report.get("reference"), system["label"]):
-            return f"{0 - calls['difference']:+.3f}", p_text(shown_p(calls)).replace("p = ", "").replace("p ", "")
+        if (one["a"], one["b"]) == (report.get("reference"), system["label"]) and "not_compared" not in one:
+            part = one["model_calls"] if one["model_calls"]["trials"] else {**one, **one["same_cases"]}
+            return f"{0 - part['difference']:+.3f}", p_text(shown_p(part)).replace("p = ", "").replace("p ", "")
     return "", ""
 
 

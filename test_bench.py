@@ -6906,7 +6906,7 @@ class Planning(InFolder):
                       report_on(self.folder / "run.json", "--plan", "0.2").out)
 
 
-class Comparing(unittest.TestCase):
+class Comparing(InFolder):
     def test_sign_flips_agree_with_listing_every_sign(self):
         for length in range(1, 6):
             signs = list(itertools.product((1, -1), repeat=length))
@@ -6926,7 +6926,7 @@ class Comparing(unittest.TestCase):
 
     def test_many_trials_are_compared_by_the_transform_and_the_report_says_so(self):
         made = report.compared([b"\1\1\1\0" * 500], [b"\0\1\1\1" * 499 + b"\0\0\1\0"], ["a"], "all")
-        self.assertEqual((made["flips"], made["same_cases"]["p"], made["p_by_inversion"]), ([501, 499], 0.9748, True))
+        self.assertEqual((made["flips"], round(made["same_cases"]["p"], 4), made["p_by_inversion"]), ([501, 499], 0.9748, True))
         self.assertEqual(harness.inverted_p([1] * 1000, 900), 1e-12)
         titled = {**made, "a": "new", "b": "old", "model_calls": {"trials": 2000, "passed": [1, 1]}, "differs": [], "prompt_lines": [],
                   "left_out": [0, 0]}
@@ -7000,6 +7000,21 @@ class Comparing(unittest.TestCase):
         self.assertIn("no difference shown (p = 0.0625)", report.finding(three["comparisons"][0]))
         self.assertIn(report.HOLM, report.comparison_words(three["comparisons"][0]))
         self.assertNotIn(report.HOLM, report.comparison_words(two["comparisons"][0]))
+
+    def test_adjusted_p_are_multiples_of_the_exact_ones(self):
+        old, new = "+++++++++", "-------++"      # p = 2 / 2 ** 7 = 0.015625, and twice and thrice that
+        three = report.build_report([run_record({"a": old}, "1"), run_record({"a": "------+++"}, "2"), run_record({"a": new}, "3")])
+        self.assertEqual([[one["same_cases"][key] for key in ("p", "p_adjusted")] for one in three["comparisons"]],
+                         [[0.03125, 0.03125], [0.01562, 0.03125]])
+
+    def test_two_systems_of_which_nothing_reaches_a_model_are_compared(self):
+        for name in ("one", "two"):
+            harness.write(self.folder / f"{name}.json", run_record({"a": "++", "b": "+-"}, name, refuses=("a", "b")))
+        made = report_on(self.folder / "one.json", self.folder / "two.json", "--out", self.folder / "page.html")
+        self.assertEqual((made.status, made.err), (0, ""))
+        self.assertIn("\n2 two   0.750  0.03 to 1.00  0.00 to 1.00  1/1/0   0.500  +0.000  1\n", made.out)
+        self.assertRegex(made.out, r"\npassed 3 and 3 of 4: \+0.000 +95 % interval\n")
+        self.assertNotIn("model calls only", made.out)
 
     def test_the_baseline_of_several_systems_is_named_by_label_name_or_path(self):
         records, paths = [run_record({"a": "+-"}, name) for name in ("one", "two", "two")], ["1.json", "2.json", "3.json"]
