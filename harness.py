@@ -358,13 +358,21 @@ def rename_over(temporary, target) -> None:
     os.replace(temporary, target)
 
 
-def replace_file(target, pieces) -> None:
-    """Put pieces of a text into a temporary file beside the target and rename it."""
+@contextlib.contextmanager
+def writing(path):
+    """A file to write a text into, put in place after the block, whole or not at all; a log of trials is never replaced."""
+    target = Path(os.path.realpath(path))
+    if is_irreplaceable(target):
+        raise RunError(f"{path}: this is a log of trials, which nothing replaces: give another name")
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with open(target, "w", encoding="utf-8", newline="\n") as file:     # a pipe or a terminal cannot be replaced
+            yield file
+        return
     temporary = target.with_name(f".{os.urandom(6).hex()}.tmp")
     file = open(temporary, "x", encoding="utf-8", newline="\n")
     try:
         with file:      # Windows neither renames nor removes an open file
-            file.writelines(pieces)
+            yield file
             file.flush()
             sync(file.fileno())
         rename_over(temporary, target)
@@ -373,19 +381,31 @@ def replace_file(target, pieces) -> None:
         raise
 
 
-def write_text(path, text) -> None:
-    """Put a text, or the pieces of one, into a file, whole or not at all; a log of trials is never replaced."""
-    target, pieces = Path(os.path.realpath(path)), [text] if isinstance(text, str) else text
+@contextlib.contextmanager
+def unwritable(path):
+    """A block in which an OSError becomes the RunError that names the file."""
     try:
-        if is_irreplaceable(target):
-            raise RunError(f"{path}: this is a log of trials, which nothing replaces: give another name")
-        if target.is_file() or target.is_dir() or not target.exists():
-            replace_file(target, pieces)
-        else:       # a pipe or a terminal cannot be replaced
-            with open(target, "w", encoding="utf-8", newline="\n") as file:
-                file.writelines(pieces)
+        yield
     except OSError as error:
         raise RunError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_texts(texts) -> None:
+    """Put the text of each {path: a text or its pieces} into its file, a piece of each in turn: all of them or, after an error, none."""
+    with contextlib.ExitStack() as stack:
+        files, pieces = [], [[text] if isinstance(text, str) else text for text in texts.values()]
+        for path in texts:
+            stack.enter_context(unwritable(path))
+            files.append(stack.enter_context(writing(path)))
+        for turn in itertools.zip_longest(*pieces, fillvalue=""):
+            for path, file, piece in zip(texts, files, turn):
+                with unwritable(path):
+                    file.write(piece)
+
+
+def write_text(path, text) -> None:
+    """Put a text, or the pieces of one, into a file, whole or not at all; a log of trials is never replaced."""
+    write_texts({path: text})
 
 
 @functools.lru_cache(maxsize=None)

@@ -37,8 +37,9 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from html import escape
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, zip_longest
 from pathlib import Path
 
 import bench
@@ -109,6 +110,7 @@ def read_record(paths, args):
         return harness.read_json(path)
     record = bench.graded_logs(paths, *log_sources(path, args), args.regrade)
     bench.warn_of_ties(path, record.faults, bench.warn)
+    record.rows = lru_cache(maxsize=3)(record.rows)     # all formats are at about the same case
     return record
 
 
@@ -921,14 +923,14 @@ def reply_of(row) -> str:
     return as_text(row["metadata"].get("reply", "(no reply)")) or "(empty reply)"
 
 
-def reply_groups(rows) -> list:
-    """The trials that ran and did not pass, in lists of equal replies with equal reasons, the longest first."""
+def answer_groups(rows) -> list:
+    """The trials of a case in lists of equal verdict, reason and answer: the longest first, but passes last."""
     groups = {}
     for row in rows:
-        if row["verdict"] != "pass" and has_run(row):
-            reply = reply_of(row) if row["output"] is None else harness.canonical(row["output"])
-            groups.setdefault((reply, row["check"], row["reason"]), []).append(row)
-    return sorted(groups.values(), key=lambda group: -len(group))
+        reply = row["metadata"].get("reply") if row["output"] is None else None
+        key = row["verdict"], row["check"], row["reason"], harness.canonical([row["output"], reply])
+        groups.setdefault(key, []).append(row)
+    return sorted(groups.values(), key=lambda group: (group[0]["verdict"] == "pass", -len(group)))
 
 
 def format_group(group, term, most) -> list:
@@ -954,7 +956,7 @@ def format_failures(system, record, cases, term, only=None) -> list:
     record = compact(record)
     lines, most = fold([title(system)], term), None if only else REPLY_LINES
     for name, rows in case_rows(record):
-        groups = reply_groups(rows)
+        groups = [group for group in answer_groups(rows) if group[0]["verdict"] != "pass" and has_run(group[0])]
         if name != (only or name) or not groups and not only:
             continue
         case = cases[name]
@@ -1385,48 +1387,29 @@ def svg_picture(system: dict, record: dict) -> str:
 
 # Show: the page: a case and its answers
 
-@dataclass(frozen=True)
 class Page:
-    """What the parts of a page must know: the names of all systems, {case: verdicts} of each, how many of them have a
-    section, the numbers of the cases that are shown {name: number} and in words what the others came to, whether a
-    trial is a tile or part of a strip, how many letters a text and all answers of a case get."""
-    labels: list
-    words: list
-    sections: int
-    places: dict
-    rest: str
-    tiled: bool
-    text: int
-    room: int
+    """What the parts of a page share, which is to stay under some 5 MB: the names of all systems, {case: verdicts} of each,
+    the numbers of the cases that are shown {name: number} and in words what the others came to, whether a trial is a tile or
+    part of a strip, how many letters a text and all answers of a case get; and what one walk over the cases brings: the rows
+    of each system's grid and of each comparison's, the answers of each case, when the first and last trial of each system began."""
 
-
-def page_of(report, records) -> Page:
-    """What to show of a report, so that the page stays under some 5 MB."""
-    systems, comparisons, words = report["systems"], report["comparisons"], [record.words() for record in records]
-    labels = [system["label"] for system in systems]
-    labels += [comparison["b"] for comparison in comparisons if comparison["b"] not in labels]
-    grids, trials = len(systems) + len(comparisons), max(record.trials for record in records)
-    shown, rest = bench.telling_cases({name: sum((found[name] for found in words), []) for name in words[0]},
-                                      MOST_ROWS // grids)
-    places = {name: number for number, name in enumerate(words[0]) if name in shown}
-    room = PAGE_LETTERS // max(1, len(shown) * len(labels))
-    tiled = trials <= MOST_TILES_ACROSS and trials * len(shown) * grids <= MOST_TILES_ON_PAGE
-    return Page(labels, words, len(systems), places, rest, tiled, min(REPLY_LETTERS, max(80, room // 4)), room)
+    def __init__(self, report, records):
+        self.report, self.records, self.words = report, records, [record.words() for record in records]
+        systems, comparisons = report["systems"], report["comparisons"]
+        self.labels = list(dict.fromkeys([*(one["label"] for one in systems), *(one["b"] for one in comparisons)]))
+        self.grids, self.pairs, self.told, self.times = [[] for _ in systems], [[] for _ in comparisons], [], [[] for _ in records]
+        count, trials = len(systems) + len(comparisons), max(record.trials for record in records)
+        together = {name: sum((words[name] for words in self.words), []) for name in self.words[0]}
+        shown, self.rest = bench.telling_cases(together, MOST_ROWS // count)
+        self.places = {name: number for number, name in enumerate(together) if name in shown}
+        self.room = PAGE_LETTERS // max(1, len(shown) * len(self.labels))
+        self.text = min(REPLY_LETTERS, max(80, self.room // 4))
+        self.tiled = trials <= MOST_TILES_ACROSS and trials * len(shown) * count <= MOST_TILES_ON_PAGE
 
 
 def verdict_html(verdict) -> str:
     """A verdict's glyph and word: "✓ passed"."""
     return f"{bench.VERDICT_GLYPHS[verdict]} {bench.VERDICT_WORDS[verdict]}"
-
-
-def answer_groups(rows) -> list:
-    """The trials of a case in lists of equal verdict, reason and answer: the longest first, but passes last."""
-    groups = {}
-    for row in rows:
-        reply = row["metadata"].get("reply") if row["output"] is None else None
-        key = row["verdict"], row["check"], row["reason"], harness.canonical([row["output"], reply])
-        groups.setdefault(key, []).append(row)
-    return sorted(groups.values(), key=lambda group: (group[0]["verdict"] == "pass", -len(group)))
 
 
 def preformatted(value, letters=REPLY_LETTERS) -> str:
@@ -1538,7 +1521,7 @@ def answers_html(number, place, groups, figures, fork, case, task, page) -> str:
     told += (f", {plural(figures['distinct_outputs'], 'different output')}, latency median {seconds(timed['median'])}, "
              f"p90 {seconds(timed['p90'])} (n {timed['trials']})") if timed["trials"] else ""
     label = isolated(page.labels[number])
-    head = f'<a href="#s{number}r{place}">{label}</a>' if number < page.sections else label
+    head = f'<a href="#s{number}r{place}">{label}</a>' if number < len(page.grids) else label
     parts = f'<p class="tokens">{isolated(fork[0])}</p>{list_html(isolated(way.strip()) for way in fork[1:])}' if fork else ""
     return "\n".join([f"<section><h4>{head} <small>{told}</small></h4>{parts}", *articles, "</section>"])
 
@@ -1702,34 +1685,31 @@ def pair_html(comparison, rows, page) -> str:
                      (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page, rows)
 
 
-def page_cases(report, records, page) -> tuple:
-    """One walk over the cases: ([rows of each system's grid], [rows of each comparison's], [the cases' answers])."""
-    grids, pairs, told = [[] for _ in report["systems"]], [[] for _ in report["comparisons"]], []
-    for name, place in page.places.items():
-        rows = [record.rows(place) for record in records]
-        figures, groups = [case_report(record, place) for record in records], list(map(answer_groups, rows))
-        case, task = records[0].asked.get(name, {}), records[0].task
-        verdicts = [words[name] for words in page.words]
-        cells = [cells_html(number, place, *parts, page.tiled)
-                 for number, parts in enumerate(zip(verdicts, rows, groups))]
-        for number, grid in enumerate(grids):
-            grid.append(grid_row(number, place, name, verdicts[number], figures[number], cells[number]))
-        for pair, comparison in zip(pairs, report["comparisons"]):
-            if "not_compared" not in comparison:
-                two, last = [page.labels.index(comparison[key]) for key in "ab"], comparison["trials_per_case"]
-                both = [rows[one][:last] for one in two]
-                drawn = [cells[one] if len(rows[one]) == last else
-                         cells_html(one, place, verdicts[one][:last], rows[one][:last], groups[one], page.tiled) for one in two]
-                pair.append(pair_rows(place, both, drawn, comparison, page.tiled))
-        steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
-        forks = [fork_of(system, name) for system in report["systems"]] + [[]]      # of a baseline nothing is told
-        answers = [answers_html(number, place, *parts, case, task, page)
-                   for number, parts in enumerate(zip(groups, figures, forks))]
-        told.append("\n".join([
-            f'<section class="case{steady}" id="c{place}">',
-            f"<h3>{isolated(name)} <small>{isolated(figures[0]['class'])}</small></h3>",
-            f'<div class="columns">{asked_html(case, task, page.text)}', *answers, "</div></section>"]))
-    return grids, pairs, told
+def add_case(place, name, page) -> None:
+    """Add a case to the page: a row of each system's grid, some of each comparison's, and its answers."""
+    records, report = page.records, page.report
+    rows, figures = [record.rows(place) for record in records], [case_report(record, place) for record in records]
+    case, task, groups = records[0].asked.get(name, {}), records[0].task, list(map(answer_groups, rows))
+    verdicts = [words[name] for words in page.words]
+    cells = [cells_html(number, place, *parts, page.tiled) for number, parts in enumerate(zip(verdicts, rows, groups))]
+    for times, one in zip(page.times, rows):
+        told = sorted([*times, *(as_text(row["started_at"]) for row in one if row.get("started_at"))])
+        times[:] = told[:1] + told[-1:]
+    for number, grid in enumerate(page.grids):
+        grid.append(grid_row(number, place, name, verdicts[number], figures[number], cells[number]))
+    for pair, comparison in zip(page.pairs, report["comparisons"]):
+        if "not_compared" not in comparison:
+            two, last = [page.labels.index(comparison[key]) for key in "ab"], comparison["trials_per_case"]
+            both = [rows[one][:last] for one in two]
+            drawn = [cells[one] if len(rows[one]) == last else
+                     cells_html(one, place, verdicts[one][:last], rows[one][:last], groups[one], page.tiled) for one in two]
+            pair.append(pair_rows(place, both, drawn, comparison, page.tiled))
+    forks = [fork_of(system, name) for system in report["systems"]] + [[]] * len(records)
+    answers = [answers_html(number, place, *parts, case, task, page) for number, parts in enumerate(zip(groups, figures, forks))]
+    steady = " always" * ({*map(bench.how_often, verdicts)} == {"always"})
+    page.told += [f'<section class="case{steady}" id="c{place}">',
+                  f"<h3>{isolated(name)} <small>{isolated(figures[0]['class'])}</small></h3>",
+                  f'<div class="columns">{asked_html(case, task, page.text)}', *answers, "</div></section>"]
 
 
 # Show: the page: its parts
@@ -1772,11 +1752,11 @@ def curve_html(number, system, record) -> str:
                       page_table(caption, heads, zip(*columns), range(len(heads))), "</div>"])
 
 
-def run_words(system) -> list:
+def run_words(system, times) -> list:
     """When the trials were run and how the log came about, a text each, as far as the log tells."""
     began, sources = (dig(system, "provenance", key) for key in ("started_at", "from"))
     sources = sources if isinstance(sources, list) else ()
-    lines = [f"begun {as_text(began)}"] * bool(began)
+    lines = [f"begun {as_text(one)}" for one in [began or "".join(times[:1])] if one] + [f"last trial begun {one}" for one in times[1:]]
     lines += [f"part {name}: {plural(trials, 'trial')}, {', '.join(f'{key} {value}' for key, value in facts.items())}"
               for name, trials, facts in parts_of(system)]
     lines += [f"trials taken over from another log, sha256 {as_text(dig(one, 'sha256'))[:12]}" for one in sources]
@@ -1784,8 +1764,9 @@ def run_words(system) -> list:
                     for key, counts in system["runtimes"].items() for value, count in counts.items()]
 
 
-def system_html(number, system, record, rows, page) -> str:
+def system_html(number, system, page) -> str:
     """The section of one system."""
+    record, rows = page.records[number], page.grids[number]
     failed, incomplete = system["failures_by_check"], causes_of_run(system)
     tables = [why_table("Failed trials by check", failed, "fail", record, page),
               why_table("Incomplete trials by cause", incomplete, "incomplete", record, page)]
@@ -1797,7 +1778,7 @@ def system_html(number, system, record, rows, page) -> str:
              "<h3>Trials</h3>", system_grid(number, system, rows, page),
              f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, record),
              "<h3>Failed and incomplete</h3>" if any(tables) else "", *tables,
-             "<h3>When, on what, how long</h3>", list_html(list(map(isolated, run_words(system) + cost_lines(system)))),
+             "<h3>When, on what, how long</h3>", list_html(list(map(isolated, run_words(system, page.times[number]) + cost_lines(system)))),
              "<h3>How sure</h3>" if "sureness" in system else "",
              list_html([isolated(text.strip()) for text in harness.sureness_words(system.get("sureness"))]),
              "<h3>Plan and identity</h3>",
@@ -1822,7 +1803,7 @@ def comparison_html(comparison, rows, page) -> str:
     (counts, *heads), *spans = comparison_rows(comparison)
     found, *told = comparison_words(comparison)
     grid = pair_html(comparison, rows, page)
-    if page.sections > 2:
+    if len(page.grids) > 2:
         grid = details_html("Trial under trial", f"<section>{grid}</section>")
     return "\n".join([f"<section>\n{head}\n{differs_html(comparison)}\n<p><b>{isolated(found)}</b></p>",
                       list_html([isolated(text) for text in shared_words(comparison) + told if text[0] != " "]),
@@ -1863,31 +1844,37 @@ def across_html(report, page) -> str:
     return first + details_html(plural(len(rows) - MANY_CASES, "more case"), rest)
 
 
-def html_page(report: dict, records: list) -> str:
-    """A report and its run records as one page that needs nothing from outside and no script."""
-    systems, name = report["systems"], report["case_set"]["name"]
+def page_pieces(report, records):
+    """The pieces of a report and its run records as one page that needs nothing from outside and no script: a piece for each
+    case that was read, the text of all with the last."""
+    page, name = Page(report, list(map(compact, records))), report["case_set"]["name"]
+    for place, case in enumerate(page.words[0]):
+        if case in page.places:
+            add_case(place, case, page)
+        yield ""
+    systems, policy = report["systems"], "default-src 'none'; style-src 'unsafe-inline'"
     titled = shortened(f"{name}: {', '.join(system['label'] for system in systems)}", 70)
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)}}} }}"
-    records = list(map(compact, records))
-    page = page_of(report, records)
-    grids, pairs, told = page_cases(report, records, page)
-    comparisons = [comparison_html(comparison, rows, page) for comparison, rows in zip(report["comparisons"], pairs)]
-    sections = [system_html(number, *parts, page) for number, parts in enumerate(zip(systems, records, grids))]
     rest = ", ".join(isolated(name) for name in page.words[0] if name not in page.places)
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
     parts = ['<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
              f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
              f"<title>{escaped(titled)}</title>\n<style>\n:root {{ {variables(LIGHT)}}}\n{dark}",
              f"{SVG_CSS}{PAGE_CSS}</style>\n</head>\n<body>\n<h1>{isolated(name)}</h1>",
              *([glance_html(report), across_html(report, page)] if len(systems) > 1 else []),
-             "<h2>Comparison</h2>" if comparisons else "", *comparisons,
-             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]),
-             details_html(page.rest, rest), *sections,
-             '<section class="answers">\n<h2>Answers</h2>', *told,
+             "<h2>Comparison</h2>" if page.pairs else "",
+             *(comparison_html(*parts, page) for parts in zip(report["comparisons"], page.pairs)),
+             "<h2>Gates</h2>" if report["gates"] else "", gates_html(report["gates"]), details_html(page.rest, rest),
+             *(system_html(number, system, page) for number, system in enumerate(systems)),
+             '<section class="answers">\n<h2>Answers</h2>', *page.told,
              '<p class="close" id="closed"><a href="#closed">close</a></p></section>',
              f"<footer>\n<h2>How to read it</h2>\n<p>{HOW_TO_READ}</p>\n</footer>\n</body>\n</html>\n"]
-    return "\n".join(part for part in parts if part)
+    yield "\n".join(part for part in parts if part)
+
+
+def html_page(report: dict, records: list) -> str:
+    """A report and its run records as one page."""
+    return "".join(page_pieces(report, records))
 
 
 # Show: formats for other programs
@@ -1974,19 +1961,28 @@ def cell(value):
     return f"'{text}" if formula and not harness.NUMBER.fullmatch(text) else text
 
 
+def in_turn(pieces):
+    """The pieces of several systems, one a case, joined case by case: so each case is read once for all."""
+    return map("".join, zip_longest(*pieces, fillvalue=""))
+
+
+def csv_rows(system, record):
+    """The rows of one system, a piece a case."""
+    for name, rows in case_rows(record):
+        page = io.StringIO()
+        write = csv.writer(page).writerow
+        for row in rows:
+            told = row["metadata"]
+            write(map(cell, (system["label"], name, row["class"], row["trial"], row["verdict"], row["check"], row["reason"],
+                             told.get("seed"), told["recorded_latency_s"], told.get("prompt_eval_count"),
+                             told.get("eval_count"), told.get("reply", row["output"]))))
+        yield page.getvalue()
+
+
 def csv_text(report, records, args):
-    """A row a trial, as RFC 4180 wants it; its reply is what the model said, or else the output."""
+    """A row a trial, by case, then system, as RFC 4180 wants it; its reply is what the model said, or else the output."""
     yield "\ufeff" * args.excel + ",".join(CSV_COLUMNS) + "\r\n"
-    for system, record in zip(report["systems"], records):
-        for name, rows in case_rows(record):
-            page = io.StringIO()
-            write = csv.writer(page).writerow
-            for row in rows:
-                told = row["metadata"]
-                write(map(cell, (system["label"], name, row["class"], row["trial"], row["verdict"], row["check"], row["reason"],
-                                 told.get("seed"), told["recorded_latency_s"], told.get("prompt_eval_count"),
-                                 told.get("eval_count"), told.get("reply", row["output"]))))
-            yield page.getvalue()
+    yield from in_turn(map(csv_rows, report["systems"], records))
 
 
 def coded(text, before=" ", after=" ", least=1) -> str:
@@ -2088,33 +2084,37 @@ def trial_span(ids, system, suite, row) -> dict:
     return {**made, "status": {"code": 2, "message": words}} if incomplete else made
 
 
+def otlp_lines(number, system, record, suite):
+    """The lines of one system, a piece a case: a span for each trial that ran, and last the run that they are under."""
+    trace = harness.sha256(f"{system['recording_sha256']} {number}")
+    run, times = (trace[:32], trace[32:48]), []
+
+    def line(spans):
+        resource = {"attributes": [{"key": "service.name", "value": otlp_value(system["label"])}]}
+        scope = {"scope": {"name": "bench.py", "version": bench.BENCH_VERSION}, "spans": spans}
+        ends = [int(span[key]) for span in spans for key in ("startTimeUnixNano", "endTimeUnixNano")]
+        times[:] = min([*times, *ends]), max([*times, *ends])
+        return json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}, separators=(",", ":")) + "\n"
+
+    for name, rows in case_rows(record):
+        spans = [trial_span((run[0], harness.sha256(f"{trace} {row['trial']} {name}")[:16], run[1]), system["system"], suite, row)
+                 for row in rows if has_run(row)]
+        yield "".join(line(spans[start:start + MOST_SPANS]) for start in range(0, len(spans), MOST_SPANS))
+    if times:
+        counts = {f"benchmark.{word.replace(' ', '_')}": record.count(word) for word in ENDS}
+        facts = {"test.suite.name": suite, "benchmark.model": system["system"].get("model"), "benchmark.trials": record.trials}
+        yield line([otlp_span(run, f"benchmark {system['label']}", 1, times, {**facts, **counts})])
+
+
 def otlp_text(report, records, args):
-    """Lines of OTLP's JSON, some spans each: one a trial that ran, and last the one of the run that they are under."""
+    """Lines of OTLP's JSON, some spans each."""
     suite = report["case_set"]["name"]
-    for number, (system, record) in enumerate(zip(report["systems"], map(compact, records))):
-        trace = harness.sha256(f"{system['recording_sha256']} {number}")
-        run, times = (trace[:32], trace[32:48]), []
-
-        def line(spans):
-            resource = {"attributes": [{"key": "service.name", "value": otlp_value(system["label"])}]}
-            scope = {"scope": {"name": "bench.py", "version": bench.BENCH_VERSION}, "spans": spans}
-            times.extend(int(span[key]) for span in spans for key in ("startTimeUnixNano", "endTimeUnixNano"))
-            return json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}, separators=(",", ":")) + "\n"
-
-        for name, rows in case_rows(record):
-            ran = list(filter(has_run, rows))
-            for start in range(0, len(ran), MOST_SPANS):
-                yield line([trial_span((run[0], harness.sha256(f"{trace} {row['trial']} {name}")[:16], run[1]),
-                                       system["system"], suite, row) for row in ran[start:start + MOST_SPANS]])
-        if times:
-            counts = {f"benchmark.{word.replace(' ', '_')}": record.count(word) for word in ENDS}
-            facts = {"test.suite.name": suite, "benchmark.model": system["system"].get("model"), "benchmark.trials": record.trials}
-            yield line([otlp_span(run, f"benchmark {system['label']}", 1, (min(times), max(times)), {**facts, **counts})])
+    return in_turn(otlp_lines(number, *parts, suite) for number, parts in enumerate(zip(report["systems"], map(compact, records))))
 
 
 # What writes the format that a name's end asks for: the text of a report, or its pieces.
 FORMATS = {".json": json_text,
-           ".html": lambda report, records, args: html_page(report, records),
+           ".html": lambda report, records, args: page_pieces(report, records),
            ".svg": lambda report, records, args: svg_picture(report["systems"][0], records[0]),
            ".xml": junit_text, ".csv": csv_text, ".md": markdown_text, ".otlp.jsonl": otlp_text}
 
@@ -2358,13 +2358,12 @@ def report_runs(argv=None) -> int:
     report, records, asked = made_report(args)
     if args.failures:
         check_case(args, report, asked)
-    for path in args.out:
-        signed = args.sign and format_of(path) is json_text
-        if signed:
-            Path(f"{path}.sig").unlink(missing_ok=True)     # that of an earlier report
-        harness.write_text(path, format_of(path)(report, records, args))
-        if signed:
-            harness.sign(args.sign, path)
+    signed = [path for path in args.out if args.sign and format_of(path) is json_text]
+    for path in signed:
+        Path(f"{path}.sig").unlink(missing_ok=True)     # that of an earlier report
+    harness.write_texts({path: format_of(path)(report, records, args) for path in args.out})
+    for path in signed:
+        harness.sign(args.sign, path)
     lines = format_report(report, records, asked, args, bench.terminal(sys.stdout, args.color))
     if args.github:     # which obeys any line that begins like a command, until it hears the word that nobody can guess
         word = os.urandom(16).hex()

@@ -8016,6 +8016,23 @@ class Formats(InFolder):
         self.assertEqual(self.written("trials.csv", run_record({"a": "+"})).splitlines(keepends=True)[1],
                          'small,a,billing,0,pass,,,,0.5,,,"{""category"": ""billing""}"\r\n')
 
+    def test_all_formats_of_several_logs_read_each_row_once_more(self):
+        logs = [self.folder / f"{name}.jsonl" for name in ("one", "two")]
+        for number, log in enumerate(logs):
+            bench.run_bench(Scripted(name=log.stem), case_set("a", "b", "c", "d"), ["development"], 2 + number, log, task=triage_task)
+        names = [self.folder / f"out.{end}" for end in ("html", "csv", "otlp.jsonl", "json", "xml", "md")]
+        with mock.patch("bench.row_at", side_effect=bench.row_at) as read:
+            ended = report_on(*logs, *(word for name in names for word in ("--out", name)))
+        self.assertEqual((ended.status, read.call_count), (0, 4 * 2 + 4 * 3))
+        self.assertEqual([row[:2] + row[3:4] for row in csv.reader(names[1].read_text().splitlines())][1:6],
+                         [["one", "a", "0"], ["one", "a", "1"], ["two", "a", "0"], ["two", "a", "1"], ["two", "a", "2"]])
+
+    def test_after_an_error_no_format_is_written(self):
+        record = self.write("0.json", json.dumps(run_record({"a": "+"})))
+        ended = report_on(record, *(word for end in ("csv", "otlp.jsonl", "md") for word in ("--out", self.folder / f"out.{end}")))
+        self.assertIn("spans need times", ended.err)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["0.json"])
+
     def test_a_spreadsheet_gets_no_formula(self):
         for reply, cell in (("=1+1", "'=1+1"), ("@SUM(A1)", "'@SUM(A1)"), ("-2+3", "'-2+3"), ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
                             ("\t=1", "\\t=1"), (" =1", "' =1"), ("\n=1", "'\n=1"), ("＝1", "'＝1"), ("-5", "-5"), ("+4.5e3", "+4.5e3"),
@@ -8371,6 +8388,10 @@ class ThePage(unittest.TestCase):
         for line in ("<bdi>begun 2026-01-02T03:04:05Z</bdi>", "<bdi>trials taken over from another log, sha256 abababababab</bdi>",
                      "! note: extended to 20 trials a case after 90 trials, at 2026-02-03T00:00:00Z"):
             self.assertIn(f"<li>{line}</li>", text)
+        record = run_record({"a": "+-", "b": "++"})
+        for row, second in zip(record["results"], (7, 1, 9, None)):
+            row["started_at"] = second and f"2026-01-02T03:04:0{second}Z"
+        self.assertIn("<li><bdi>begun 2026-01-02T03:04:01Z</bdi></li><li><bdi>last trial begun 2026-01-02T03:04:09Z</bdi></li>", page_of(record)[1])
         for odd in ([], "x", {"from": [1, None], "extended": [7, None], "started_at": {}}, {"from": 7, "extended": "x"}):
             page_of(run_record({"a": "+"}, provenance=odd))
 
@@ -9140,10 +9161,11 @@ class TheRecords(InFolder):
             self.assertEqual((status, err), (0, ""))
             for made, suffix in (("-report.json", "json"), (".html", "html"), (".svg", "svg")):
                 whole = (self.folder / f"{log.stem}{made}").read_text("utf-8")
-                # A log knows its cases, a run record does not; and they are two files.
+                # A log knows its cases and times, a run record does not; and they are two files.
                 steps_text = Path(f"{steps}.{suffix}").read_text("utf-8")
                 whole, steps_text = (re.sub(r'"sources": \[[^]]*\]', "", text) for text in (whole, steps_text))
-                whole = re.sub('(?<=<div class="columns">)<dl>.*?</dl>|<dt>compared</dt><dd>.*?</dd>', "", whole, flags=re.S)
+                whole = re.sub('(?<=<div class="columns">)<dl>.*?</dl>|<dt>compared</dt><dd>.*?</dd>'
+                               '|<li><bdi>(last trial )?begun .*?</li>', "", whole, flags=re.S)
                 self.assertEqual(steps_text, whole)
             self.assertEqual(*(re.sub("(wrote|next).*\n", "", text).strip() for text in (out, direct)))
 
