@@ -67,6 +67,9 @@ READABLE = ("1", "2")       # logs of the first version hold neither their cases
 COMPARED = ("bench_version", "harness_version", "case_set_sha256", "system", "splits", "trials")
 SPLITS = ("development",)
 TRIAGE = "inbox-triage"     # the tool's own task, whose logs need not be told apart from those of others
+HEADER_KINDS = ((dict, "an object", ("case_inputs", "environment", "task", "case_set", "asked", "files")),
+                (list, "a list", ("from", "cases", "command")), (str, "text", ("label",)),
+                (int, "a whole number", ("taken_over", "run_again")))
 HEADER_START = harness.IRREPLACEABLE + b': "'
 ROW_START = ord("{")
 PLAN_START = b'{"plan": '   # of a line from which on more trials are planned
@@ -266,17 +269,13 @@ def header_problem(header):
         return f"trials is not a whole number from 1 to {harness.MAX_TRIALS}"
     if not isinstance(header["splits"], list) or not isinstance(header["system"], dict):
         return "splits or system is of the wrong type"
-    for key in ("case_inputs", "environment", "task", "case_set", "asked", "files"):
-        if not isinstance(header.get(key, {}), dict):
-            return f"{key} is not an object"
-    for key in ("from", "cases", "command"):
-        if not isinstance(header.get(key, []), list):
-            return f"{key} is not a list"
+    for kind, told, keys in HEADER_KINDS:
+        for key in keys:
+            if not isinstance(header.get(key, kind()), kind) or kind is int and header.get(key, 0) < 0:
+                return f"{key} is not {told}"
     if not all(isinstance(case, dict) and "input" in case and all(isinstance(case.get(key), str) for key in ("id", "class", "split"))
                for case in header.get("cases", ())):
         return "one of the cases is not a case"
-    if not isinstance(header.get("label", ""), str):
-        return "label is not text"
     if ("cases" in header) != isinstance(header.get("case_set", {}).get("name"), str):
         return "cases and case_set's name do not come together"
     if "subset" in header and not is_subset(header["subset"]):
@@ -285,9 +284,6 @@ def header_problem(header):
         return "shard does not say which part of the plan it is"
     if not (header.get("sync") is None or harness.is_trial_count(header["sync"])):
         return "sync is not a whole number from 1 up"
-    for key in ("taken_over", "run_again"):
-        if not isinstance(header.get(key, 0), int) or header.get(key, 0) < 0:
-            return f"{key} is not a whole number"
     return None
 
 
@@ -1029,11 +1025,6 @@ def graded_logs(paths, task, case_set, regrade) -> harness.Record:
         return log_record(in_order(paths), task, case_set, regrade)
     except RunError as error:
         raise RunError(str(error) if any(str(path) in str(error) for path in paths) else f"{paths[0]}: {error}") from error
-
-
-def graded_log(path, task, case_set, regrade) -> harness.Record:
-    """The record of a log, graded now; RunError names the log."""
-    return graded_logs([path], task, case_set, regrade)
 
 
 # What two runs are made of
@@ -2043,15 +2034,6 @@ def terminal(stream, color: str = "auto") -> Terminal:
     return Terminal(max(width, 60), colour, glyphs, height)
 
 
-def verdicts_by_case(record: dict) -> dict:
-    """{case_id: [verdict of each trial, "not run" where it never ran]} of a run record."""
-    found = {}
-    for row in record["results"]:
-        absent = row["verdict"] == "incomplete" and row["reason"].startswith("NotRun:")
-        found.setdefault(row["case_id"], []).append("not run" if absent else row["verdict"])
-    return found
-
-
 def case_note(verdicts, expects_rejection) -> str:
     """What to say of a case: "flaky", "unsteady" (it passed and never failed, but some trials are incomplete),
     "never", "no model call" or nothing."""
@@ -2115,14 +2097,6 @@ def grid_shape(term, names, trials, counts, notes, column_width=0) -> GridShape:
     return GridShape(term, label, name_width, room, count_width, column_width, note_width)
 
 
-def format_grid(record: dict, term: Terminal, column=None) -> list:
-    """The lines of the grid: a row a case, a cell a trial, passed of those that ran, a note.
-
-    column = (heading, {case_id: text}) stands right-aligned between the count and the note."""
-    refuses = {row["case_id"] for row in record["results"] if row.get("expects_rejection")}
-    return grid_lines(verdicts_by_case(record), refuses, term, column)
-
-
 def how_often(verdicts) -> str:
     """How often a case passed in the trials that ran: "sometimes", "never", "always"; "not run" where none did."""
     return harness.how_often(verdicts.count("pass"), len(verdicts) - verdicts.count("not run"))
@@ -2151,12 +2125,7 @@ def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
     shape = grid_shape(term, shown, max(map(len, shown.values())), counts, notes.values(),
                        max([len(heading), *map(len, texts.values())]))
     return [shape.head(heading), *(shape.row(case, verdicts, notes[case], texts.get(case, ""))
-                                   for case, verdicts in shown.items()), *[rest] * bool(rest), format_legend(term, shown)]
-
-
-def format_legend(term, by_case) -> str:
-    """What the glyphs that occur mean."""
-    return legend(term, {verdict for verdicts in by_case.values() for verdict in verdicts})
+                                   for case, verdicts in shown.items()), *[rest] * bool(rest), legend(term, set(chain(*shown.values())))]
 
 
 def legend(term, occurring) -> str:

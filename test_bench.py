@@ -3090,17 +3090,13 @@ class TheCommand(InFolder):
 class TheGrid(unittest.TestCase):
     ascii_term = bench.Terminal(80, False, bench.ASCII_GLYPHS)
 
-    def record(self, letters, refuses=()):
-        """A run record from {case_id: "+-!."}."""
-        verdicts = {"+": "pass", "-": "fail", "!": "incomplete", ".": "incomplete"}
-        rows = [{"case_id": case_id, "trial": trial, "verdict": verdicts[letter], "reason": "NotRun: x" if letter == "." else "E: x",
-                 **({"expects_rejection": True} if case_id in refuses else {})}
-                for case_id, cells in letters.items() for trial, letter in enumerate(cells)]
-        return {"manifest": {"trials": len(next(iter(letters.values())))}, "results": rows}
+    def grid(self, letters, refuses=(), term=ascii_term, column=None):
+        """The lines of the grid of {case_id: "+-!."}."""
+        words = {"+": "pass", "-": "fail", "!": "incomplete", ".": "not run"}
+        return bench.grid_lines({case: [words[letter] for letter in cells] for case, cells in letters.items()}, refuses, term, column)
 
     def test_a_row_a_case_and_a_cell_a_trial(self):
-        grid = bench.format_grid(self.record({"charged-twice": "++++", "product-advice": "-+!.", "late-order": "--..", "blank": "++++"},
-                                             refuses=["blank"]), self.ascii_term)
+        grid = self.grid({"charged-twice": "++++", "product-advice": "-+!.", "late-order": "--..", "blank": "++++"}, refuses=["blank"])
         self.assertEqual(grid, ["case            trial 0-3  passed",
                                 "charged-twice   ++++          4/4",
                                 "product-advice  -+!.          1/3  flaky",
@@ -3109,17 +3105,17 @@ class TheGrid(unittest.TestCase):
                                 "+ passed  - failed  ! incomplete  . not run"])
 
     def test_a_case_that_passes_or_brings_no_answer_is_unsteady_and_not_flaky(self):
-        grid = bench.format_grid(self.record({"a": "+!+.", "b": "+!-+", "c": "!...", "d": "+...", "e": "...."}, refuses=["d"]), self.ascii_term)
+        grid = self.grid({"a": "+!+.", "b": "+!-+", "c": "!...", "d": "+...", "e": "...."}, refuses=["d"])
         self.assertEqual([line[25:] for line in grid[1:-1]], ["unsteady", "flaky", "never", "no model call", ""])
 
     def test_of_many_cases_those_that_are_not_steady_are_shown_and_the_rest_counted(self):
         steady = {f"good-{place}": "++" for place in range(60)}
-        grid = bench.format_grid(self.record({**steady, "bad": "--", "odd": "+-", "cut": "+!", "late": ".."}), self.ascii_term)
+        grid = self.grid({**steady, "bad": "--", "odd": "+-", "cut": "+!", "late": ".."})
         self.assertEqual(grid, ["case  trial 0-1  passed", "bad   --            0/2  never", "odd   +-            1/2  flaky",
                                 "cut   +!            1/2  unsteady", "not shown, of 64 cases: 60 passed always, 1 not run",
                                 "+ passed  - failed  ! incomplete"])
-        self.assertEqual(bench.format_grid(self.record(steady), self.ascii_term), ["not shown, of 60 cases: 60 passed always"])
-        grid = bench.format_grid(self.record({**{f"bad-{place}": "--" for place in range(30)}, **{f"odd-{place}": "-+" for place in range(30)}}), self.ascii_term)
+        self.assertEqual(self.grid(steady), ["not shown, of 60 cases: 60 passed always"])
+        grid = self.grid({**{f"bad-{place}": "--" for place in range(30)}, **{f"odd-{place}": "-+" for place in range(30)}})
         self.assertEqual(([line.split()[0] for line in grid[1:-2]], grid[-2]), ([*(f"bad-{place}" for place in range(10)), *(f"odd-{place}" for place in range(30))],
                                                                               "not shown, of 60 cases: 20 passed never"))
 
@@ -3132,14 +3128,14 @@ class TheGrid(unittest.TestCase):
                 self.assertEqual([bench.columns(self.ascii_term.cut(text * 20, at)) for at in (1, 5, 9)], [1, 5, 9])
 
     def test_an_extra_column_stands_before_the_note(self):
-        grid = bench.format_grid(self.record({"a": "+-"}), self.ascii_term, ("95 % interval", {"a": "0.1 to 0.9"}))
+        grid = self.grid({"a": "+-"}, column=("95 % interval", {"a": "0.1 to 0.9"}))
         self.assertEqual(grid[:2], ["case  trial 0-1  passed  95 % interval", "a     +-            1/2     0.1 to 0.9  flaky"])
 
     def test_nothing_is_wider_than_the_terminal_and_counts_stay(self):
         for width, trials, name in itertools.product((40, 80, 200), (1, 10, 100, 1000), ("a", "n" * 90, "名前" * 30)):
-            record = self.record({name: "+-" * (trials // 2) + "+" * (trials % 2)})
+            letters = {name: "+-" * (trials // 2) + "+" * (trials % 2)}
             for term in (bench.Terminal(width, False, bench.ASCII_GLYPHS), bench.Terminal(width, False, bench.VERDICT_GLYPHS)):
-                lines = bench.format_grid(record, term)
+                lines = self.grid(letters, term=term)
                 self.assertLessEqual(max(map(bench.columns, lines)), width)
                 self.assertIn(f"/{trials}", lines[1])
 
@@ -6854,7 +6850,7 @@ class Planning(InFolder):
 
     def of(self, name):
         path = HERE / "recorded" / f"{name}.jsonl"
-        return harness.Planning.of(*harness.sums(bench.graded_log(path, triage_task, harness.load_cases(CASE_FILE, triage_task), False).matrix()))
+        return harness.Planning.of(*harness.sums(bench.graded_logs([path], triage_task, harness.load_cases(CASE_FILE, triage_task), False).matrix()))
 
     def test_the_known_values(self):
         for name, parts, trials, cases, at_31, stays in (
@@ -7762,13 +7758,13 @@ class OnTheShippedCases(InFolder):
     def test_a_long_reason_is_told_in_short_but_shown_whole(self):
         text = "the shop " * 100
         bench.run_bench(Scripted(lambda case, trial: text), case_set("one"), ["development"], 2, self.log.with_name("long.jsonl"), task=triage_task)
-        record = bench.graded_log(self.log.with_name("long.jsonl"), triage_task, case_set("one"), False)
+        record = bench.graded_logs([self.log.with_name("long.jsonl")], triage_task, case_set("one"), False)
         (_, rows), = harness.case_rows(record)
         self.assertEqual([row["reason"] for row in rows], [f'the output is "{text}", not an object with category and needs_human'] * 2)
         self.assertEqual(report.verdict_line("one", record), f'one [0/2 trials] trial 0: output-fields: {rows[0]["reason"][:200]}…')
 
     def test_a_log_that_changes_while_it_is_read_is_refused(self):
-        record = bench.graded_log(self.log, triage_task, self.cases, False)
+        record = bench.graded_logs([self.log], triage_task, self.cases, False)
         lines = self.log.read_bytes().splitlines(keepends=True)
         for changed in (b"".join(lines[:9]), b"".join([lines[0], *lines[:0:-1]]), b"".join(lines).replace(b"{", b"[")):
             self.log.write_bytes(changed)
@@ -8279,7 +8275,7 @@ class ThePage(unittest.TestCase):
             self.assertEqual(sum(map(len, cells.values())), len(record["results"]))
             for row in record["results"]:
                 kind, glyph, hint, link = cells[row["case_id"]][row["trial"]]
-                verdict = bench.verdicts_by_case(record)[row["case_id"]][row["trial"]]
+                verdict = "not run" if (row["reason"] or "").startswith("NotRun:") else row["verdict"]
                 answer, word = answers[link], bench.VERDICT_WORDS[verdict]
                 name = row["check"] or (row["reason"] or "").partition(":")[0]
                 with self.subTest(case=row["case_id"], trial=row["trial"]):
