@@ -72,6 +72,7 @@ HEADER_KINDS = ((dict, "an object", ("case_inputs", "environment", "task", "case
                 (int, "a whole number", ("taken_over", "run_again")))
 HEADER_START = harness.IRREPLACEABLE + b': "'
 ROW_START = ord("{")
+ROW = json.JSONEncoder(allow_nan=False)     # made once: what json.dumps makes for each call costs as much as a short row
 PLAN_START = b'{"plan": '   # of a line from which on more trials are planned
 # A second process takes 20 ms to begin and to report; so many bytes take ten times that.
 PART_BYTES = 8 << 20
@@ -210,6 +211,12 @@ def differences(logged, now, prefix=""):
     return found
 
 
+def in_words(found, there="in the log") -> str:
+    """Differences in one line: "model is "a" in the log, "b" now; …"."""
+    told = [(key, *harness.excerpts(old, new)) for key, old, new in found]
+    return "; ".join(f"{key} is {was} {there}, {now} now" for key, was, now in told)
+
+
 def asked_lines(header, whole) -> list:
     """The lines of what a header says is asked: whole messages, or as the older logs have it the prompt alone."""
     if not whole:
@@ -242,8 +249,7 @@ def check_plan(path, logged, now):
     keys = [key for key in (*COMPARED, "shard") if key != "bench_version" or logged[key] not in READABLE]
     found = differences({key: logged.get(key) for key in keys}, {key: now.get(key) for key in keys})
     if found:
-        keys = "; ".join("{} is {} in the log, {} now".format(key, *harness.excerpts(old, new)) for key, old, new in found)
-        raise PlanDiffers(f"{path} was written for another plan: {keys}; give the log's own plan, or another --log",
+        raise PlanDiffers(f"{path} was written for another plan: {in_words(found)}; give the log's own plan, or another --log",
                           found, prompt_difference(logged, now))
 
 
@@ -273,8 +279,8 @@ def header_problem(header):
         for key in keys:
             if not isinstance(header.get(key, kind()), kind) or kind is int and header.get(key, 0) < 0:
                 return f"{key} is not {told}"
-    if not all(isinstance(case, dict) and "input" in case and all(isinstance(case.get(key), str) for key in ("id", "class", "split"))
-               for case in header.get("cases", ())):
+    if not all(isinstance(case, dict) and "input" in case for case in header.get("cases", ())) or not all(
+            isinstance(case.get(key), str) for case in header.get("cases", ()) for key in ("id", "class", "split")):
         return "one of the cases is not a case"
     if ("cases" in header) != isinstance(header.get("case_set", {}).get("name"), str):
         return "cases and case_set's name do not come together"
@@ -1281,7 +1287,7 @@ class LogFile:
         self.unsynced += self.sync_every if at_once else len(values)
         tie, lines = self.tie, []
         for value in values:
-            line = json.dumps(value, allow_nan=False).encode("ascii")
+            line = ROW.encode(value).encode("ascii")
             if tie is not None:
                 before, tie = tie, tie_of(tie, line)
                 if before:      # else it is the header, which begins the chain
@@ -1333,10 +1339,9 @@ def is_refusal(row) -> bool:
 
 def rows_in_common(path, reader, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
-    found = differences(spelt_as(reader.header["system"], header["system"]), header["system"])
+    found = differences(spelt_as(reader.header["system"], header["system"]), header["system"], "system.")
     if found:
-        keys = "; ".join("system.{} is {} there, {} now".format(key, *harness.excerpts(was, now)) for key, was, now in found)
-        raise BenchError(f"{path}: its trials are of another system: {keys}")
+        raise BenchError(f"{path}: its trials are of another system: {in_words(found, 'there')}")
     inputs, rounds = header["case_inputs"], rounds_of(header["trials"], header.get("shard"))
     same_set = reader.header["case_set_sha256"] == header["case_set_sha256"]
     known = reader.header.get("case_inputs", inputs if same_set else {})
@@ -2124,8 +2129,8 @@ def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
     heading, texts = column or ("", {})
     shape = grid_shape(term, shown, max(map(len, shown.values())), counts, notes.values(),
                        max([len(heading), *map(len, texts.values())]))
-    return [shape.head(heading), *(shape.row(case, verdicts, notes[case], texts.get(case, ""))
-                                   for case, verdicts in shown.items()), *[rest] * bool(rest), legend(term, set(chain(*shown.values())))]
+    rows = [shape.row(case, verdicts, notes[case], texts.get(case, "")) for case, verdicts in shown.items()]
+    return [shape.head(heading), *rows, *[rest] * bool(rest), legend(term, set(chain(*shown.values())))]
 
 
 def legend(term, occurring) -> str:
@@ -2733,35 +2738,38 @@ def misplaced(word: str) -> str:
     return f"--task {Path(word).stem} names a module with checks" if kind == ".py" else f"--model {word} measures a model"
 
 
+def given(args, *names) -> list:
+    """Those of these options that the command line gives, as it spells them."""
+    values = {**vars(args), "try": args.attempt, "from": args.sources}
+    return [f"--{name}" for name in names if values[name] or values[name] == 0 and values[name] is not False]
+
+
 def check_ways(parser, args) -> None:
     """Usage errors for what does something else than a run."""
-    ways = [f"--{name}" for name, given in (("list", args.list), ("check", args.check), ("try", args.attempt), ("convert", args.convert),
-                                            ("rerun", args.rerun)) if given]
-    needing = [f"--{name}" for name in ("trial", "sample", "verbose") if getattr(args, name) not in (None, False)]
+    needing, beside = given(args, "trial", "sample", "verbose"), given(args, "log", "from", "trials")
+    ways = given(args, "list", "check", "try", "convert", "rerun")
     if needing and not args.rerun:
         parser.error(f"{needing[0]} needs --rerun: the log whose trials run again")
-    beside = [f"--{name}" for name, given in (("log", args.log), ("from", args.sources), ("trials", args.trials)) if given]
     if args.rerun and beside:
         parser.error(f"argument {beside[0]}: not allowed with --rerun, which runs trials of its log and writes nothing")
-    others = {"what": "TASK.json", "model": "--model", "system": "--system", "command": "--command", "url": "--url",
-              "log": "--log", "sources": "--from"}
-    ways += [option for name, option in others.items() if args.list and getattr(args, name)]
+    if args.list:
+        ways += [*["TASK.json"] * bool(args.what), *given(args, "model", "system", "command", "url", "log", "from")]
     if len(ways) > 1:
         parser.error(f"argument {ways[1]}: not allowed with argument {ways[0]}")
 
 
 def check_systems(parser, args) -> None:
     """Usage errors for what says which system runs, or which systems one after the other."""
-    given = [f"--{name}" for name in ("model", "system", "command") if getattr(args, name)]
-    if given[1:]:
-        parser.error(f"argument {given[1]}: not allowed with argument {given[0]}")
-    if args.command is None and (args.shell or args.workspace is not None):
-        parser.error(f"--{'shell' if args.shell else 'workspace'} needs --command: the program to run")
-    if args.url is not None and not args.model or args.key_env is not None and args.url is None:
-        parser.error("--url needs --model: the name to ask the server for" if args.url is not None else
-                     "--key-env needs --url: the server that asks for a key")
-    alone = [option for option, given in (("--log", args.log), ("--from", args.sources), ("--convert", args.convert),
-                                          ("--try", args.attempt), ("--check", args.check), ("--rerun", args.rerun)) if given]
+    named, needing = given(args, "model", "system", "command"), given(args, "shell", "workspace")
+    if len(named) > 1:
+        parser.error(f"argument {named[1]}: not allowed with argument {named[0]}")
+    if needing and args.command is None:
+        parser.error(f"{needing[0]} needs --command: the program to run")
+    if args.url is not None and not args.model:
+        parser.error("--url needs --model: the name to ask the server for")
+    if args.key_env is not None and args.url is None:
+        parser.error("--key-env needs --url: the server that asks for a key")
+    alone = given(args, "log", "from", "convert", "try", "check", "rerun")
     if len(args.model) > 1 and alone:
         parser.error(f"argument {alone[0]}: not allowed with more than one --model")
     if len(args.log) > 1 and not args.convert:
@@ -2959,6 +2967,11 @@ def hung(lines, term) -> list:
     return broken
 
 
+def ending_words(term, verdict, check, reason) -> str:
+    """How a trial ended: "✗ failed: CHECK: reason"."""
+    return ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
+
+
 def request_lines(system, case, trial, whole=False, hidden=()) -> list:
     """What is sent for a trial: the messages, and the rest of a whole request; of other systems the case's input."""
     if not harness.has(system, "sent"):
@@ -2968,23 +2981,25 @@ def request_lines(system, case, trial, whole=False, hidden=()) -> list:
     except harness.Rejection as error:
         return under("input", as_text(case["input"])) + under("", f"nothing is sent: {error}")
     lines = [line for message in body["messages"] for line in under(message["role"], message["content"])]
-    return lines + [line for key, value in body.items() if whole and key not in ("messages", *hidden) for line in under(key, as_text(value))]
+    rest = [key for key in body if whole and key not in ("messages", *hidden)]
+    return lines + [line for key in rest for line in under(key, as_text(body[key]))]
 
 
 def tried_lines(system, task, case, trial, response, term) -> list:
     """One trial from the message to the verdict, for a reader."""
     told, output = response["metadata"], response.get("output")
-    verdict, check, reason = harness.grade(task, case, response)
+    ending = harness.grade(task, case, response)
     spent = [f"trial {trial}", f"seed {told['seed']}" if "seed" in told else "", format_latency(response["latency_s"])]
     compared = "\n".join(harness.compared_words(output, case, task)) if "output" in response else ""
     reply = told.get("reply", output if "output" in response else None)
-    ended = ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
+    needs_wanted = not compared or case.get("failure_criteria")
     lines = [*under("case", f"{case['id']}   {', '.join(filter(None, spent))}"), *request_lines(system, case, trial),
              *(under("thinking", told["thinking"]) if told.get("thinking") else []),
              *(under("reply", as_text(reply)) if reply is not None else []),
-             *([] if compared and not case.get("failure_criteria") else under("wanted", harness.wanted(case, task).removeprefix("wants "))),
+             *(under("wanted", harness.wanted(case, task).removeprefix("wants ")) if needs_wanted else []),
              *(under("compared", compared) if compared else [])]
-    return [*hung(lines, term), *(term.paint(line, verdict) for line in hung(under("verdict", ended), term))]
+    verdict = hung(under("verdict", ending_words(term, *ending)), term)
+    return [*hung(lines, term), *(term.paint(line, ending[0]) for line in verdict)]
 
 
 def own_command(args, *more) -> str:
@@ -3018,7 +3033,7 @@ def check(args, system, task, cases, case_set) -> int:
         warn(text)
     asked = [case for case in cases if "expect_rejection" not in case]
     case, named = (asked or cases)[0], args.system != ANY_MODEL
-    print(f"{printable(task.NAME)}: {len(cases)} case{'s' * (len(cases) != 1)}, {'see the warnings' if doubts else 'nothing wrong'}", "",
+    print(f"{printable(task.NAME)}: {plural(len(cases), 'case')}, {'see the warnings' if doubts else 'nothing wrong'}", "",
           *hung([*under("case", case["id"]), *request_lines(system, case, 0, True, () if named else ("model",)),
                  *under("wanted", harness.wanted(case, task).removeprefix("wants "))], terminal(sys.stdout)), "",
           f"try       {own_command(args, *(() if named else ('--model', 'TAG')), '--try')}", sep="\n")
@@ -3138,21 +3153,20 @@ def check_same(path, header, system) -> None:
     found = differences(spelt_as(header["system"], now), now)
     if found:
         found.sort(key=lambda one: one[0] != "model")
-        keys = "; ".join("{} is {} in the log, {} now".format(key, *harness.excerpts(old, new)) for key, old, new in found)
-        raise BenchError(f"{path}: its system is not here: {keys}")
+        raise BenchError(f"{path}: its system is not here: {in_words(found)}")
 
 
 def again_lines(row, response, case, task, term) -> list:
     """What became of a logged trial that ran again: identical, or both outputs with both verdicts."""
     same = result_of(row) == result_of(response)
-    seeds = [harness.dig(one, "metadata", "seed") for one in (row, response)]
-    seed = [f"seed {' then, '.join(map(as_text, seeds))} now" if seeds[0] != seeds[1] else f"seed {seeds[0]}"] * (seeds[0] is not None)
+    then, now = (harness.dig(one, "metadata", "seed") for one in (row, response))
+    seed = [] if then is None else [f"seed {then}" if then == now else f"seed {as_text(then)} then, {as_text(now)} now"]
     lines = [printable("  ".join([case["id"], f"trial {row['trial']}", *seed, "identical" if same else "differs"]))]
     for word, one in () if same else (("logged", row), ("now", response)):
-        verdict, check, reason = harness.grade(task, case, one)
-        told = json.dumps(one["output"], ensure_ascii=False) if "output" in one else as_text(one["metadata"].get("reply", "no output"))
-        ended = ": ".join(filter(None, (f"{term.glyphs[verdict]} {VERDICT_WORDS[verdict]}", check, reason)))
-        lines += [*under(f"  {word}", told), term.paint(under("", ended)[0], verdict)]
+        ending = harness.grade(task, case, one)
+        reply = one["metadata"].get("reply", "no output")
+        told = json.dumps(one["output"], ensure_ascii=False) if "output" in one else as_text(reply)
+        lines += [*under(f"  {word}", told), term.paint(under("", ending_words(term, *ending))[0], ending[0])]
     return lines
 
 
@@ -3219,14 +3233,13 @@ def show_result(args, log, system, progress, counts, stop, task) -> None:
     regraded = identity_in(progress.header) not in (None, harness.task_identity(task))
     if regraded:
         warn("the checks have changed since this log began: the grid shows what today's make of it")
-    called_s = progress.called_s
-    calls = f"{len(called_s)} model call{'' if len(called_s) == 1 else 's'} now"
+    called_s, calls = progress.called_s, ""
     if called_s:
-        calls += f", median {format_latency(statistics.median(called_s))}"
+        calls = f"   {plural(len(called_s), 'model call')} now, median {format_latency(statistics.median(called_s))}"
     report = report_command(args, [args.log], progress.header, regraded)
     every = str(args.log).replace("-{part}-of-".format(**args.shard), "-*-of-") if args.shard else ""
-    print(f"log     {printable(str(args.log))}   {calls if called_s else ''}".rstrip(), f"report  {report}",
-          *([f"parts   {report.replace(str(args.log), every)}"] if re.fullmatch("[-*+./\\w]+", every) else []), sep="\n", flush=True)
+    parts = [f"parts   {report.replace(str(args.log), every)}"] if re.fullmatch("[-*+./\\w]+", every) else []
+    print(f"log     {printable(str(args.log))}{calls}", f"report  {report}", *parts, sep="\n", flush=True)
 
 
 def counts_before(args, case_set) -> dict:
@@ -3364,9 +3377,7 @@ def run_each(runs, case_set, task, signals) -> int:
         print()
     logs = [args.log for args, _ in runs if args.log.exists()]
     if len(logs) > 1:
-        with open_log(logs[0]) as file:
-            header = reader_of(file, logs[0]).header
-        print(f"compare {report_command(runs[0][0], logs, header)}")
+        print(f"compare {report_command(runs[0][0], logs, header_of(logs[0]))}")
     return status
 
 

@@ -5024,6 +5024,7 @@ class Rerun(InFolder):
             status, lines, err = self.rerun(self.RECORDED, *words)
             self.assertTrue(status and not lines and said in err, err)
         self.assertIn("--sample needs --rerun", called(bench, "--sample", "2")[2])
+        self.assertIn("--trial needs --rerun", called(bench, "--trial", "0", "--check")[2])
 
     def test_a_trial_that_differs_is_shown_with_both_outputs_and_verdicts(self):
         lines = [json.loads(line) for line in self.RECORDED.read_text().splitlines()]
@@ -5039,7 +5040,7 @@ class Rerun(InFolder):
     def test_the_message_and_the_raw_reply_are_shown_where_asked_for(self):
         lines = self.rerun(self.RECORDED, "--case", "late-order", "--trial", 0, "--verbose")[1]
         self.assertEqual([line.split("  ")[0] for line in lines], [
-            "late-order", "case", "input", "reply", "wanted", "compared", "verdict", "", "identical 1 of 1"])
+            "late-order", "case", "input", "reply", "compared", "", "verdict", "", "identical 1 of 1"])
 
     def test_a_system_that_only_the_user_can_name_is_asked_for_and_another_one_refused(self):
         self.run_small(task=triage_task)
