@@ -236,6 +236,22 @@ def prompt_difference(logged, now, names=("in the log", "now")) -> list:
     return [printable(line) for line in lines[:MOST_ROWS]] + rest
 
 
+def cases_that_differ(logged, now) -> list:
+    """A line for each case that a log holds otherwise than the case set of today, or that only one of them holds; at most 40."""
+    old, new = ({case["id"]: case for case in header.get("cases") or () if isinstance(case, dict) and isinstance(case.get("id"), str)}
+                for header in (logged, now))
+    lines = []
+    for name in dict.fromkeys([*old, *new] if old and new else ()):
+        a, b = old.get(name), new.get(name)
+        if a is None or b is None:
+            lines.append(f"case {name}: {'not in the log' if a is None else 'only in the log'}")
+        elif a != b:
+            keys = [key for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+            lines.append(f"case {name}: another {' and another '.join(keys)} than in the log")
+    rest = [f"and {len(lines) - MOST_ROWS} more cases"] if len(lines) > MOST_ROWS else []
+    return [printable(line) for line in lines[:MOST_ROWS]] + rest
+
+
 def spelt_as(logged, now) -> dict:
     """A logged system, in today's spelling where only the case of its names differs: its digest says that it is the same."""
     keys = ("name", "model")
@@ -250,7 +266,7 @@ def check_plan(path, logged, now):
     found = differences({key: logged.get(key) for key in keys}, {key: now.get(key) for key in keys})
     if found:
         raise PlanDiffers(f"{path} was written for another plan: {in_words(found)}; give the log's own plan, or another --log",
-                          found, prompt_difference(logged, now))
+                          found, prompt_difference(logged, now) + cases_that_differ(logged, now))
 
 
 # Reading a log
@@ -1828,8 +1844,8 @@ def continue_log(run, reader, header, taken):
     was = {**{key: logged.get(key) for key in taken[1]}, "from": sorted(logged.get("from", []), key=harness.canonical)} \
         if taken else None
     if taken and taken[1] != was:
-        raise BenchError(f"{log.path}: it exists and was not begun with these --from logs as they are now and this "
-                         "--redo-unanswered; give another --log")
+        now = " as they are now and this --redo-unanswered" if "from" in logged else ""
+        raise BenchError(f"{log.path}: it exists and was not begun with these --from logs{now}; give another --log")
     run.resume(planned_rows(reader, run.cases))
     warn_of_ties(log.path, reader.tie_faults(), run.warn)
     missing = logged.get("from") and run.already_logged < logged.get("taken_over", 0)
@@ -3276,7 +3292,9 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
             print(*error.lines, sep="\n", file=sys.stderr)
         if args.log_given:
             raise
-        raise BenchError(f"{error}, or {'another' if args.label else 'a'} --label for a log beside it") from None
+        kept = "; --from this log and another --log take over the trials of the cases that are the same" if error.lines and \
+            [key for key, _, _ in error.found] == ["case_set_sha256"] and not args.sources else ""
+        raise BenchError(f"{error}, or {'another' if args.label else 'a'} --label for a log beside it{kept}") from None
     except (RunError, SystemDown, Interrupted) as error:
         if not hasattr(error, "counts") and isinstance(error, Interrupted):
             error.counts = counts_before(args, case_set)

@@ -1827,6 +1827,20 @@ class Labels(InFolder):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
             self.assertIn("is not one line of 1 to 40 characters", done.stderr)
 
+    def test_the_cases_that_changed_are_named_and_how_the_trials_of_the_others_are_kept(self):
+        one, two, three = ({"id": name, "input": f"{name}!", "expect": "fine"} for name in ("one", "two", "three"))
+        words = ("mood.json", "--model", "smollm2:135m", "--trials", "1")
+        with FakeOllama(usual={"body": chat_body("fine")}):
+            self.write("mood.json", json.dumps({**self.TASK, "cases": [one, two]}))
+            self.assertEqual(self.command(*words).returncode, 0)
+            log = "runs/mood-smollm2-135m.jsonl"
+            self.assertIn(f"{log}: it exists and was not begun with these --from logs; give another --log\n", self.command(*words, "--from", log).stderr)
+            self.write("mood.json", json.dumps({**self.TASK, "cases": [{**one, "input": "Ho"}, three]}))
+            *shown, error = self.command(*words).stderr.splitlines()
+        self.assertEqual(shown, ["case one: another input than in the log", "case two: only in the log", "case three: not in the log"])
+        self.assertIn(f"{log} was written for another plan: case_set_sha256 is ", error)
+        self.assertTrue(error.endswith("; --from this log and another --log take over the trials of the cases that are the same"), error)
+
     def test_a_changed_prompt_is_shown_line_by_line_and_a_label_offered(self):
         with FakeOllama(usual={"body": chat_body("fine")}) as server:
             task = self.write("mood.json", json.dumps(self.TASK))
@@ -4672,7 +4686,7 @@ class WorthlessModels(InFolder):
             for words, status, ran in (((), 0, 18), (("--stop-if-hopeless",), 1, 5)):
                 got, out, err = called(bench, "--model", "smollm2:135m", "--trials", "2", "--log", self.folder / f"{status}.jsonl", *words)
                 self.assertEqual((got, err.count("\n"), f"ran {ran}," in out), (status, 2, True), err)
-                self.assertIn(f"none of {14 if ran == 18 else 5} model calls could be graded, all ended as JSONDecodeError: the last reply is fenced", out)
+                self.assertIn(f"none of {14 if ran == 18 else 5} model calls could be graded, all ended as JSONDecodeError: the last reply is fenced", re.sub(r"\n  ", " ", out))
 
     def test_a_reply_that_begins_well_gives_no_cause_for_doubt(self):
         for body, settings in ((chat_body('{"cat', done_reason="length"), {}), (chat_body(" \n[1"), {}), (chat_body("true"), {}), (chat_body("-1"), {}),
