@@ -61,6 +61,17 @@ except ImportError:     # Windows
     fcntl = None
     import msvcrt
 
+# The contents, in the order in which data flows:
+#   Plan      a plan and the header that holds it; in what two plans differ
+#   Read      what is sound in a log; lines, ties and the rows of a log; what a row says; logs of one plan; parts of a log in
+#             processes of their own
+#   Grade     the task and the cases of a log; logs as a recording; rows while they are read; what two runs are made of
+#   Write     locks; a log; rows of other logs
+#   Run       workers and what is said meanwhile; one invocation; a run from its log on
+#   Show      the terminal; words and amounts; the grid; the headline; while trials run
+#   Command   names of logs, and commands to give next; values of options; options; what does not go together; the systems;
+#             some of the cases; looking before a run; what there is to measure; logged trials again; a run and its result
+
 BENCH_VERSION = "2"
 READABLE = ("1", "2")       # logs of the first version hold neither their cases nor the command that began them
 # Of the header, what makes a log's plan; the rest describes how the first run came about.
@@ -130,7 +141,7 @@ class Interrupted(BaseException):
         self.signum = signum
 
 
-# The plan and its header
+# Plan: a plan and the header that holds it
 
 def is_data(task) -> bool:
     """Whether a task was read from a file of data, not imported."""
@@ -192,6 +203,8 @@ def part_of(case_set, cases) -> dict:
     """Some cases of a case set as a case set of their own."""
     return {"name": case_set["name"], "sha256": harness.sha256(harness.canonical(cases)), "cases": cases}
 
+
+# Plan: in what two plans differ
 
 def shown(value) -> str:
     """A value of a header, short enough for one line of an error."""
@@ -269,7 +282,7 @@ def check_plan(path, logged, now):
                           found, prompt_difference(logged, now) + cases_that_differ(logged, now))
 
 
-# Reading a log
+# Read: what is sound in a log
 
 def is_subset(value) -> bool:
     """Whether a value says, as a header does, which of how many cases were chosen: {words: [text], of: number}."""
@@ -328,6 +341,13 @@ def row_problem(row, header):
     return None
 
 
+# Read: lines, ties and the rows of a log
+
+def parse_line(line: bytes):
+    """The value of one line; ValueError when it is no JSON."""
+    return harness.parse_json(line.decode("utf-8"))
+
+
 def plan_step(line: bytes):
     """The {trials, at} of a line that extends a plan, or None."""
     try:
@@ -347,11 +367,6 @@ def holds(file, mark, stop) -> bool:
             return True
         end, left = part[-len(mark):], left - len(part) if part else 0
     return False
-
-
-def parse_line(line: bytes):
-    """The value of one line; ValueError when it is no JSON."""
-    return harness.parse_json(line.decode("utf-8"))
 
 
 def is_torn(line: bytes) -> bool:
@@ -553,6 +568,165 @@ def open_log(path):
         raise BenchError(f"{path}: the log cannot be read: {error.strerror}") from None
 
 
+def reader_of(file, path) -> LogReader:
+    """The reader of a log that holds a run; BenchError for one that has still to begin."""
+    reader = LogReader(file, path)
+    if reader.header is None:
+        raise BenchError(f"{path}: the log holds no run yet: run bench.py first")
+    return reader
+
+
+def read_log(path) -> tuple:
+    """(header, rows in file order) of a log; a torn last line is left out. It may be one that is being written."""
+    with open_log(path) as file:
+        reader = reader_of(file, path)
+        return reader.header, list(reader.rows())
+
+
+def header_of(path) -> dict:
+    """The header of a log; BenchError for one that has still to begin."""
+    with open_log(path) as file:
+        return reader_of(file, path).header
+
+
+def planned_rows(reader, cases):
+    """The rows of a log; BenchError for one of a case that is not planned, which a header edited by hand may hide."""
+    planned = {case["id"] for case in cases}
+    for row in reader.rows():
+        if row["case_id"] not in planned:
+            raise BenchError(f"{reader.path}: line {reader.number}: case {shown(row['case_id'])} is not of the plan; "
+                             "the file is left as it was")
+        yield row
+
+
+def first_line(path) -> bytes:
+    """The first line of a file."""
+    with open(path, "rb") as file:
+        return file.readline()
+
+
+def is_log(path) -> bool:
+    """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
+    line = first_line(path)
+    try:
+        header = harness.parse_json(line.decode("utf-8-sig"))
+    except ValueError:
+        return not line.strip() or line.startswith(HEADER_START)
+    return isinstance(header, dict) and "bench_version" in header
+
+
+def warn_of_torn(path, reader, warn) -> None:
+    if reader.torn:
+        warn(f"{path}: a torn last line of {reader.torn} bytes is dropped")
+
+
+def warn_of_ties(path, faults, warn) -> None:
+    """Warn of a log with lines that are not tied to the ones before."""
+    if faults:
+        more = f" ({len(faults)} such lines)" if len(faults) > 1 else ""
+        warn(f"{path}: {faults[0]}{more}; its trials are counted as they stand, report.py --verify tells all")
+
+
+# Read: what a row says
+
+def response_part(response) -> dict:
+    """The output of a response, or its error."""
+    return {"output": response["output"]} if "output" in response else {"error": response["error"]}
+
+
+def response_of(row) -> dict:
+    """The response that a row of a log holds."""
+    return {**response_part(row), "metadata": row["metadata"], "latency_s": row["latency_s"]}
+
+
+def result_of(row) -> str:
+    """What a trial came to, times left out, as text: true and 1 are not the same."""
+    return harness.canonical(response_part(row))
+
+
+def answered(row) -> bool:
+    """Whether a trial has a reply of the system: an output, a refusal, or one that could not be used.
+
+    An error that is a ValueError (Rejection and JSONDecodeError are) is about a reply or an input."""
+    return "output" in row or "reply" in row.get("metadata", {}) or "ValueError" in row["error"]["types"]
+
+
+def is_silent(row) -> bool:
+    """Whether a trial reached for a reply and got none; what the input alone explains does not count."""
+    return not answered(row) and "ContextOverflow" not in row["error"]["types"]
+
+
+def is_refusal(row) -> bool:
+    """Whether the system refused the input, which costs no call of a model."""
+    return "error" in row and "Rejection" in row["error"]["types"]
+
+
+def outcome(row) -> str | None:
+    """What a logged trial ended as where nothing can be graded: the name of its error; else None."""
+    return None if "output" in row else row["error"]["types"][0]
+
+
+# Read: logs of one plan
+
+def provenance_of(header) -> dict:
+    """What a recording tells of its log beside the plan: task, environment, what was taken over or run again, and
+    of newer logs the command that began it, its label, which cases it is of and when it began."""
+    told = {key: header[key] for key in ("task", "environment", "from", "run_again", "extended") if key in header}
+    if "cases" not in header:
+        return told
+    return {**told, **({"task": identity_in(header)} if "task" in header else {}),
+            **{key: header[key] for key in ("bench_version", "asked", "command", "label", "subset", "shard", "started_at", "sync")
+               if key in header}}
+
+
+def in_order(paths) -> list:
+    """[(path, header)] of logs of one plan, in an order that is not the given one's; BenchError for another plan."""
+    found = [(path, header_of(path)) for path in paths]
+    if len(found) == 1:
+        return found
+    found.sort(key=lambda one: (one[1].get("shard", {}).get("part", 0), str(one[1].get("started_at")), str(one[0])))
+    plans = [{**{key: header[key] for key in COMPARED[1:]}, "task": identity_in(header)} for _, header in found]
+    for (path, _), plan in zip(found[1:], plans[1:]):
+        for key, old, new in differences(plans[0], plan)[:1]:
+            raise BenchError("{} is of another plan than {}, and a report or recording is of one: {} is {} there, {} "
+                             "here".format(path, found[0][0], key, *harness.excerpts(old, new)))
+    return found
+
+
+def in_groups(paths) -> list:
+    """The paths of logs and run records in lists, one for each system: logs of parts of a plan together, others alone."""
+    groups = {}
+    for number, path in enumerate(paths):
+        header = header_of(path) if b'"shard"' in first_line(path) and is_log(path) else {}
+        key = (header["system"].get("name"), header.get("label")) if "shard" in header else number
+        groups.setdefault(str(key), []).append(path)
+    return list(groups.values())
+
+
+def merged_provenance(headers) -> dict:
+    """What a recording tells of several logs of one plan: what is true of all, and shards, what is not, log by log."""
+    told = [provenance_of(header) for header in headers]
+    if len(told) == 1:
+        return told[0]
+    common = {key: value for key, value in told[0].items() if key != "command" and all(one.get(key) == value for one in told)}
+    if any("from" in one for one in told):
+        sources = {json.dumps(source) for one in told for source in one.get("from", ())}
+        common["from"] = list(map(json.loads, sorted(sources)))
+        common["run_again"] = sum(one.get("run_again", 0) for one in told)
+    apart = [key for key in ("started_at", "environment", "extended") if key not in common]
+    return {**common, "shards": [{**one.get("shard", {}), "trials": 0, **{key: one[key] for key in apart if key in one}}
+                                 for one in told]}
+
+
+def check_once(row, path, other, other_path) -> None:
+    """BenchError where two logs have different results for a trial."""
+    if result_of(row) != result_of(other):
+        raise BenchError(f"trial {row['trial']} of case {shown(row['case_id'])} has one result in {other_path} and another "
+                         f"in {path}: a trial counts once, so these cannot be merged")
+
+
+# Read: parts of a log in processes of their own
+
 def parts_of(file) -> list:
     """[(start, stop)] of the parts of a log's rows, each for a process of its own; one part where more do not pay."""
     file.seek(0)
@@ -619,51 +793,7 @@ def in_parts(file, function, *arguments) -> list:
     return [] if None in results else results
 
 
-def reader_of(file, path) -> LogReader:
-    """The reader of a log that holds a run; BenchError for one that has still to begin."""
-    reader = LogReader(file, path)
-    if reader.header is None:
-        raise BenchError(f"{path}: the log holds no run yet: run bench.py first")
-    return reader
-
-
-def read_log(path) -> tuple:
-    """(header, rows in file order) of a log; a torn last line is left out. It may be one that is being written."""
-    with open_log(path) as file:
-        reader = reader_of(file, path)
-        return reader.header, list(reader.rows())
-
-
-def not_run() -> dict:
-    """What stands in a recording for a planned trial without a row in the log."""
-    return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
-
-
-def plan_of(header, case_set) -> dict:
-    """The plan of the recording that a log of these cases is."""
-    return {**{key: header[key] for key in harness.PLAN_KEYS}, "case_set_sha256": case_set["sha256"]}
-
-
-def provenance_of(header) -> dict:
-    """What a recording tells of its log beside the plan: task, environment, what was taken over or run again, and
-    of newer logs the command that began it, its label, which cases it is of and when it began."""
-    told = {key: header[key] for key in ("task", "environment", "from", "run_again", "extended") if key in header}
-    if "cases" not in header:
-        return told
-    return {**told, **({"task": identity_in(header)} if "task" in header else {}),
-            **{key: header[key] for key in ("bench_version", "asked", "command", "label", "subset", "shard", "started_at", "sync")
-               if key in header}}
-
-
-def planned_rows(reader, cases):
-    """The rows of a log; BenchError for one of a case that is not planned, which a header edited by hand may hide."""
-    planned = {case["id"] for case in cases}
-    for row in reader.rows():
-        if row["case_id"] not in planned:
-            raise BenchError(f"{reader.path}: line {reader.number}: case {shown(row['case_id'])} is not of the plan; "
-                             "the file is left as it was")
-        yield row
-
+# Grade: the task and the cases of a log
 
 def log_sources(header) -> tuple:
     """(the definition of a data task or the name of a module, the case set) that a log holds of its own, or None each."""
@@ -788,26 +918,16 @@ def logged_cases(header, log_path, case_set, regrade=False) -> list:
         raise BenchError(f"{log_path}: {error}") from None
 
 
-def response_part(response) -> dict:
-    """The output of a response, or its error."""
-    return {"output": response["output"]} if "output" in response else {"error": response["error"]}
+# Grade: logs as a recording
+
+def not_run() -> dict:
+    """What stands in a recording for a planned trial without a row in the log."""
+    return {"error": {"types": ["NotRun"], "message": "planned, but not in the log"}, "latency_s": None}
 
 
-def response_of(row) -> dict:
-    """The response that a row of a log holds."""
-    return {**response_part(row), "metadata": row["metadata"], "latency_s": row["latency_s"]}
-
-
-def warn_of_torn(path, reader, warn) -> None:
-    if reader.torn:
-        warn(f"{path}: a torn last line of {reader.torn} bytes is dropped")
-
-
-def warn_of_ties(path, faults, warn) -> None:
-    """Warn of a log with lines that are not tied to the ones before."""
-    if faults:
-        more = f" ({len(faults)} such lines)" if len(faults) > 1 else ""
-        warn(f"{path}: {faults[0]}{more}; its trials are counted as they stand, report.py --verify tells all")
+def plan_of(header, case_set) -> dict:
+    """The plan of the recording that a log of these cases is."""
+    return {**{key: header[key] for key in harness.PLAN_KEYS}, "case_set_sha256": case_set["sha256"]}
 
 
 def to_recording(log_path, case_set: dict | None = None, warn=lambda text: None) -> dict:
@@ -839,72 +959,37 @@ def to_recording(log_path, case_set: dict | None = None, warn=lambda text: None)
     return {**plan_of(header, case_set), "responses": responses, "provenance": provenance}
 
 
-def header_of(path) -> dict:
-    """The header of a log; BenchError for one that has still to begin."""
-    with open_log(path) as file:
-        return reader_of(file, path).header
+# Grade: rows while they are read
+
+def row_at(record, index, case, trial, files=None) -> dict:
+    """The row of a trial, read again from where it stands; RunError where its log has changed meanwhile."""
+    path = record.paths[record.origins[index]]
+    file = files.get(path) if files else None
+    with contextlib.ExitStack() as stack:
+        file = file or stack.enter_context(open_log(path))
+        file.seek(record.offsets[index])
+        try:
+            row = parse_line(file.readline().rstrip(BLANK))
+        except ValueError:
+            row = {}
+    if (harness.dig(row, "case_id"), harness.dig(row, "trial")) != (case["id"], trial):
+        raise RunError(f"{path}: the log was changed while it was read: give the command again")
+    return row
 
 
-def in_order(paths) -> list:
-    """[(path, header)] of logs of one plan, in an order that is not the given one's; BenchError for another plan."""
-    found = [(path, header_of(path)) for path in paths]
-    if len(found) == 1:
-        return found
-    found.sort(key=lambda one: (one[1].get("shard", {}).get("part", 0), str(one[1].get("started_at")), str(one[0])))
-    plans = [{**{key: header[key] for key in COMPARED[1:]}, "task": identity_in(header)} for _, header in found]
-    for (path, _), plan in zip(found[1:], plans[1:]):
-        for key, old, new in differences(plans[0], plan)[:1]:
-            raise BenchError("{} is of another plan than {}, and a report or recording is of one: {} is {} there, {} "
-                             "here".format(path, found[0][0], key, *harness.excerpts(old, new)))
-    return found
-
-
-def first_line(path) -> bytes:
-    """The first line of a file."""
-    with open(path, "rb") as file:
-        return file.readline()
-
-
-def in_groups(paths) -> list:
-    """The paths of logs and run records in lists, one for each system: logs of parts of a plan together, others alone."""
-    groups = {}
-    for number, path in enumerate(paths):
-        header = header_of(path) if b'"shard"' in first_line(path) and is_log(path) else {}
-        key = (header["system"].get("name"), header.get("label")) if "shard" in header else number
-        groups.setdefault(str(key), []).append(path)
-    return list(groups.values())
-
-
-def merged_provenance(headers) -> dict:
-    """What a recording tells of several logs of one plan: what is true of all, and shards, what is not, log by log."""
-    told = [provenance_of(header) for header in headers]
-    if len(told) == 1:
-        return told[0]
-    common = {key: value for key, value in told[0].items() if key != "command" and all(one.get(key) == value for one in told)}
-    if any("from" in one for one in told):
-        sources = {json.dumps(source) for one in told for source in one.get("from", ())}
-        common["from"] = list(map(json.loads, sorted(sources)))
-        common["run_again"] = sum(one.get("run_again", 0) for one in told)
-    apart = [key for key in ("started_at", "environment", "extended") if key not in common]
-    return {**common, "shards": [{**one.get("shard", {}), "trials": 0, **{key: one[key] for key in apart if key in one}}
-                                 for one in told]}
-
-
-def check_once(row, path, other, other_path) -> None:
-    """BenchError where two logs have different results for a trial."""
-    if result_of(row) != result_of(other):
-        raise BenchError(f"trial {row['trial']} of case {shown(row['case_id'])} has one result in {other_path} and another "
-                         f"in {path}: a trial counts once, so these cannot be merged")
-
-
-def is_log(path) -> bool:
-    """Whether a file is a log of bench.py, which its first line tells; an empty or torn one counts as one."""
-    line = first_line(path)
-    try:
-        header = harness.parse_json(line.decode("utf-8-sig"))
-    except ValueError:
-        return not line.strip() or line.startswith(HEADER_START)
-    return isinstance(header, dict) and "bench_version" in header
+def logged_rows(record, cases, task, number) -> list:
+    """The rows of one case of its logs with their times, as in a run record."""
+    case, rows = cases[number], []
+    with contextlib.ExitStack() as stack:
+        files = {path: stack.enter_context(open_log(path)) for path in record.paths}
+        for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
+            place = record.endings[index]
+            response = row_at(record, index, case, trial, files) if place else not_run()
+            ending = record.table[place]
+            if len(ending[2] or "") > harness.REASON_LETTERS:
+                ending = harness.grade(task, case, response)
+            rows.append({**harness.result_row(case, trial, response, *ending), "started_at": response.get("started_at")})
+    return rows
 
 
 def grade_rows(record, reader, cases, task) -> None:
@@ -944,37 +1029,6 @@ def graded_part(record, path, header, cases, task, start, stop) -> dict:
             raise RunError(f"{path}: the part does not end with a row, or its lines are not tied")
     return {name: getattr(record, name) for name in ("table", "endings", "outputs", "offsets", "hashes", "amounts", "sure",
                                                      "setups")}
-
-
-def row_at(record, index, case, trial, files=None) -> dict:
-    """The row of a trial, read again from where it stands; RunError where its log has changed meanwhile."""
-    path = record.paths[record.origins[index]]
-    file = files.get(path) if files else None
-    with contextlib.ExitStack() as stack:
-        file = file or stack.enter_context(open_log(path))
-        file.seek(record.offsets[index])
-        try:
-            row = parse_line(file.readline().rstrip(BLANK))
-        except ValueError:
-            row = {}
-    if (harness.dig(row, "case_id"), harness.dig(row, "trial")) != (case["id"], trial):
-        raise RunError(f"{path}: the log was changed while it was read: give the command again")
-    return row
-
-
-def logged_rows(record, cases, task, number) -> list:
-    """The rows of one case of its logs with their times, as in a run record."""
-    case, rows = cases[number], []
-    with contextlib.ExitStack() as stack:
-        files = {path: stack.enter_context(open_log(path)) for path in record.paths}
-        for trial, index in enumerate(range(*record.of(number).indices(len(record.endings)))):
-            place = record.endings[index]
-            response = row_at(record, index, case, trial, files) if place else not_run()
-            ending = record.table[place]
-            if len(ending[2] or "") > harness.REASON_LETTERS:
-                ending = harness.grade(task, case, response)
-            rows.append({**harness.result_row(case, trial, response, *ending), "started_at": response.get("started_at")})
-    return rows
 
 
 def read_rows(path, header, empty, cases, task) -> harness.Record:
@@ -1049,7 +1103,7 @@ def graded_logs(paths, task, case_set, regrade) -> harness.Record:
         raise RunError(str(error) if any(str(path) in str(error) for path in paths) else f"{paths[0]}: {error}") from error
 
 
-# What two runs are made of
+# Grade: what two runs are made of
 
 def made_of(record) -> dict:
     """What a run is to be repeated with: the system, what it was asked and how, by what and on what."""
@@ -1075,7 +1129,7 @@ def what_differs(records, titles) -> dict:
             "prompt_lines": lines}
 
 
-# Writing a log
+# Write: locks
 
 def lock(file_descriptor) -> None:
     """Take the lock that dies with the process; BlockingIOError when another process has it."""
@@ -1154,6 +1208,8 @@ class LockFile:
                              f"that process is something else, remove this file: {harness.REMOVE} {harness.in_shell(self.path)}")
         return text
 
+
+# Write: a log
 
 def sync_folder(folder) -> None:
     """Make a new file's name durable, where folders can be opened at all."""
@@ -1329,29 +1385,7 @@ class LogFile:
         self.size += len(data)
 
 
-# Taking over rows of other logs
-
-def answered(row) -> bool:
-    """Whether a trial has a reply of the system: an output, a refusal, or one that could not be used.
-
-    An error that is a ValueError (Rejection and JSONDecodeError are) is about a reply or an input."""
-    return "output" in row or "reply" in row.get("metadata", {}) or "ValueError" in row["error"]["types"]
-
-
-def is_silent(row) -> bool:
-    """Whether a trial reached for a reply and got none; what the input alone explains does not count."""
-    return not answered(row) and "ContextOverflow" not in row["error"]["types"]
-
-
-def result_of(row) -> str:
-    """What a trial came to, times left out, as text: true and 1 are not the same."""
-    return harness.canonical(response_part(row))
-
-
-def is_refusal(row) -> bool:
-    """Whether the system refused the input, which costs no call of a model."""
-    return "error" in row and "Rejection" in row["error"]["types"]
-
+# Write: rows of other logs
 
 def rows_in_common(path, reader, header):
     """The rows of an older log that the plan of a new header contains: same system, same input, same seed."""
@@ -1413,7 +1447,7 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
                      "run_again": run_again}, facts
 
 
-# Running trials
+# Run: workers and what is said meanwhile
 
 class Crew:
     """Worker threads: each job's (index, result or exception) comes back through results, a signal as None."""
@@ -1470,9 +1504,21 @@ class Crew:
             self.jobs.put(None)
 
 
-def outcome(row) -> str | None:
-    """What a logged trial ended as where nothing can be graded: the name of its error; else None."""
-    return None if "output" in row else row["error"]["types"][0]
+class Seat:
+    """A worker's place: which of the servers it asks, its own next trials, and where in the plan that server's cache is."""
+
+    def __init__(self, number, system):
+        self.number, self.system, self.queue, self.primed_for = number, system, deque(), None
+
+
+def tell(progress, text, urgent=False) -> None:
+    """Say what the run does while no trial ends, where there is somebody to say it."""
+    if hasattr(progress, "note"):
+        progress.note(text, urgent)
+
+
+def tell_away(progress, wait_s) -> None:
+    tell(progress, f"the system is away, waiting up to {format_duration(wait_s)}", urgent=True)
 
 
 def is_hopeless(calls) -> bool:
@@ -1496,22 +1542,7 @@ def hopeless_text(system, calls) -> str:
     return f"none of {total} model calls could be graded, {ended}" + (f": {advice}" if advice else "")
 
 
-def tell(progress, text, urgent=False) -> None:
-    """Say what the run does while no trial ends, where there is somebody to say it."""
-    if hasattr(progress, "note"):
-        progress.note(text, urgent)
-
-
-def tell_away(progress, wait_s) -> None:
-    tell(progress, f"the system is away, waiting up to {format_duration(wait_s)}", urgent=True)
-
-
-class Seat:
-    """A worker's place: which of the servers it asks, its own next trials, and where in the plan that server's cache is."""
-
-    def __init__(self, number, system):
-        self.number, self.system, self.queue, self.primed_for = number, system, deque(), None
-
+# Run: one invocation
 
 class Run:
     """One invocation on one open log: which trials are pending, what became of the others, and why it stops."""
@@ -1812,6 +1843,8 @@ class Run:
                 call_hook(system, "close")
 
 
+# Run: a run from its log on
+
 def patiently(action, wait_s, clock, progress):
     """What action returns, tried again for wait_s seconds while it raises a SystemDown that may mend itself."""
     since = clock()
@@ -1931,7 +1964,7 @@ def run_pending(run, reader, header, taken, signals):
         crew.dismiss()
 
 
-# What the terminal shows
+# Show: the terminal
 
 @dataclass(frozen=True)
 class Terminal:
@@ -2055,6 +2088,56 @@ def terminal(stream, color: str = "auto") -> Terminal:
     return Terminal(max(width, 60), colour, glyphs, height)
 
 
+# Show: words and amounts
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: "1 case", "9 cases"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def span(interval, signed="") -> str:
+    """An interval in words: "0.72 to 1.00"."""
+    return f"{interval[0]:{signed}.2f} to {interval[1]:{signed}.2f}"
+
+
+def in_columns(rows) -> list:
+    """Lines of a label and other texts, each column as wide as its widest text."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    widths[0] = max(widths[0], 36)
+    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def legend(term, occurring) -> str:
+    """What the glyphs of these verdicts mean."""
+    return "  ".join(f"{term.paint(term.glyphs[verdict], verdict)} {VERDICT_WORDS[verdict]}"
+                     for verdict in VERDICT_GLYPHS if verdict in occurring)
+
+
+def format_counts(name: str, counts: dict, why: str, width=math.inf) -> str:
+    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"; why it stopped goes on a line of
+    its own where the width is too small."""
+    line = (f"{printable(name)}: planned {counts['planned']}, already logged {counts['already_logged']}, "
+            f"ran {counts['ran']}, not run {counts['not_run']}")
+    gap = " " if len(line) + len(why) + 3 <= width else "\n  "
+    return line + (f"{gap}({why})" if why else "")
+
+
+def format_duration(seconds: float) -> str:
+    """A time left, in its two largest units: "2 h 5 min", "3 min 20 s", "12 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def format_latency(seconds: float) -> str:
+    """A latency in a unit that suits it: "0.44 s", "0.1 ms"."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.3g} ms"
+
+
+# Show: the grid
+
 def case_note(verdicts, expects_rejection) -> str:
     """What to say of a case: "flaky", "unsteady" (it passed and never failed, but some trials are incomplete),
     "never", "no model call" or nothing."""
@@ -2149,53 +2232,7 @@ def grid_lines(by_case: dict, refuses, term: Terminal, column=None) -> list:
     return [shape.head(heading), *rows, *[rest] * bool(rest), legend(term, set(chain(*shown.values())))]
 
 
-def legend(term, occurring) -> str:
-    """What the glyphs of these verdicts mean."""
-    return "  ".join(f"{term.paint(term.glyphs[verdict], verdict)} {VERDICT_WORDS[verdict]}"
-                     for verdict in VERDICT_GLYPHS if verdict in occurring)
-
-
-def format_counts(name: str, counts: dict, why: str, width=math.inf) -> str:
-    """The counts line: "bayes: planned 90, already logged 54, ran 36, not run 0"; why it stopped goes on a line of
-    its own where the width is too small."""
-    line = (f"{printable(name)}: planned {counts['planned']}, already logged {counts['already_logged']}, "
-            f"ran {counts['ran']}, not run {counts['not_run']}")
-    gap = " " if len(line) + len(why) + 3 <= width else "\n  "
-    return line + (f"{gap}({why})" if why else "")
-
-
-def format_duration(seconds: float) -> str:
-    """A time left, in its two largest units: "2 h 5 min", "3 min 20 s", "12 s"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def format_latency(seconds: float) -> str:
-    """A latency in a unit that suits it: "0.44 s", "0.1 ms"."""
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.3g} ms"
-
-
-# The headline
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: "1 case", "9 cases"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def span(interval, signed="") -> str:
-    """An interval in words: "0.72 to 1.00"."""
-    return f"{interval[0]:{signed}.2f} to {interval[1]:{signed}.2f}"
-
-
-def in_columns(rows) -> list:
-    """Lines of a label and other texts, each column as wide as its widest text."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    widths[0] = max(widths[0], 36)
-    return ["  ".join(f"{text:<{width}}" for text, width in zip(row, widths)).rstrip() for row in rows]
-
+# Show: the headline
 
 def steady_words(figures) -> str:
     """How many cases passed always, sometimes and never: "9 cases: 4 always, 5 sometimes, 0 never passed"."""
@@ -2260,7 +2297,7 @@ def headline(figures) -> list:
     return lines + [f"  {text}" for text in [one_trial_words(figures)] if text]
 
 
-# What the terminal shows while trials run
+# Show: while trials run
 
 def up(rows) -> str:
     """What moves a terminal's cursor up."""
@@ -2472,38 +2509,25 @@ class Progress:
         return [self.shape.head(), *(self.rows[case] for case in self.verdicts), self.key]
 
 
-# The command line
+# Command: names of logs, and commands to give next
 
-class Signals:
-    """Ctrl-C and the other signals of ENDING: the first ends the run in good order, any further one at once."""
+def file_part(name: str) -> str:
+    """A name as a part of a file's name, safe on every file system: "llama3.2:3b" → "llama3.2-3b"."""
+    plain = re.sub(r"[^a-z0-9._-]", "-", name.casefold())[:80].strip(".-") or "system"
+    ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and plain == name.replace(":", "-")
+    device = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", plain)
+    return plain if ordinary and not device else f"{plain}-{harness.sha256(name)[:8]}"
 
-    def __init__(self):
-        self.signum = self.wake = None
-        # What the caller ignores (nohup, a background job) stays ignored.
-        self.numbers = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
 
-    def install(self):
-        for number in self.numbers:
-            signal.signal(number, self._handle)
-
-    def _handle(self, signum, frame):
-        if self.signum is not None:
-            os._exit(128 + signum)
-        self.signum = signum
-        if self.wake is None:
-            raise Interrupted(signum)
-        self.wake.put(None)
-
-    def rearm(self) -> None:
-        """Be ready for another run: no worker of the last one waits any more. Raises Interrupted for what came meanwhile."""
-        self.wake = None
-        if self.signum is not None:
-            raise Interrupted(self.signum)
-
-    def when_continued(self, function):
-        """Have a function called when the run goes on after Ctrl-Z."""
-        if hasattr(signal, "SIGCONT"):
-            signal.signal(signal.SIGCONT, lambda signum, frame: function())
+def default_log(name: str, task: str = "", label: str = "", subset=(), shard=None) -> Path:
+    """The log of a system: "llama3.2:3b" → runs/llama3.2-3b.jsonl, of another task runs/TASK-MODEL-LABEL.jsonl; that of
+    some of the cases has a + in its name, which no other has; that of a part of the plan ends in "-2-of-4"."""
+    parts = "-".join(file_part(part) for part in (task, name, label) if part)
+    some = f"+{file_part('-'.join(word.lstrip('-') for word in subset))}" if subset else ""
+    part, whole = "-{part}-of-{of}".format(**shard) if shard else "", f"{parts}{some}"
+    if len(whole) > MOST_NAME:
+        whole = f"{whole[:MOST_NAME - 9]}-{harness.sha256(whole)[:8]}"
+    return Path("runs") / f"{whole}{part}.jsonl"
 
 
 def without(words, *options) -> list:
@@ -2540,24 +2564,33 @@ def resume_command(system, path="") -> str:
     return harness.in_shell(harness.PYTHON, harness.beside_caller("bench.py"), *words)
 
 
-def file_part(name: str) -> str:
-    """A name as a part of a file's name, safe on every file system: "llama3.2:3b" → "llama3.2-3b"."""
-    plain = re.sub(r"[^a-z0-9._-]", "-", name.casefold())[:80].strip(".-") or "system"
-    ordinary = re.fullmatch(r"[a-z0-9._-]+(:[a-z0-9._-]+)?", name) and plain == name.replace(":", "-")
-    device = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", plain)
-    return plain if ordinary and not device else f"{plain}-{harness.sha256(name)[:8]}"
+def report_command(args, logs, header, regraded=False) -> str:
+    """The command that reports logs, with the task and the cases where they do not hold them."""
+    named = harness.unusual(args) if "cases" not in header else \
+        ["--task", args.task] if args.task != "triage_task" and not harness.is_task_file(args.task) else []
+    words = [*map(harness.as_word, logs), *named, *(["--regrade"] if regraded else [])]
+    return harness.in_shell(harness.PYTHON, harness.beside_caller("report.py"), *words)
 
 
-def default_log(name: str, task: str = "", label: str = "", subset=(), shard=None) -> Path:
-    """The log of a system: "llama3.2:3b" → runs/llama3.2-3b.jsonl, of another task runs/TASK-MODEL-LABEL.jsonl; that of
-    some of the cases has a + in its name, which no other has; that of a part of the plan ends in "-2-of-4"."""
-    parts = "-".join(file_part(part) for part in (task, name, label) if part)
-    some = f"+{file_part('-'.join(word.lstrip('-') for word in subset))}" if subset else ""
-    part, whole = "-{part}-of-{of}".format(**shard) if shard else "", f"{parts}{some}"
-    if len(whole) > MOST_NAME:
-        whole = f"{whole[:MOST_NAME - 9]}-{harness.sha256(whole)[:8]}"
-    return Path("runs") / f"{whole}{part}.jsonl"
+def own_command(args, *more) -> str:
+    """The command line once more without its looking and choosing of cases, and with more words."""
+    words = without([word for word in args.words if word not in ("--try", "--check")], "--case", "--class", "--first", "--trials")
+    return harness.in_shell(harness.PYTHON, sys.argv[0], *words, *more)
 
+
+def other_trials(args, logged) -> str:
+    """What to say of a log of another number of trials a case: how it grows, or goes on as it is; none is shortened."""
+    words = [word for word in without(args.words, "--trials") if word != "--extend"]
+    trials = args.trials if logged < args.trials else logged
+    words += ["--trials", str(trials), *["--extend"] * (trials > logged)]
+    command = harness.in_shell(harness.PYTHON, sys.argv[0], *words)
+    told = f"{args.log}: its plan is {logged} trials a case, not {args.trials}"
+    if trials == logged:
+        return f"{told}, and no log is shortened; to resume it: {command}"
+    return f"{told}; --trials {logged} resumes it; to go on to {trials} in the same file: {command}"
+
+
+# Command: values of options
 
 def option_pair(text: str) -> tuple:
     """NAME=VALUE as (name, value), both text."""
@@ -2631,6 +2664,8 @@ def trial_number(text: str) -> int:
     """An option's value as the number of a trial, from 0."""
     return harness.whole_number(text) if text.strip("0") else int(text or "x")
 
+
+# Command: options
 
 def add_what(add) -> None:
     """The options that say what is measured, and on what."""
@@ -2731,16 +2766,7 @@ def hint_of(option: str, words) -> str:
     return ""
 
 
-def parse_args(argv):
-    words = sys.argv[1:] if argv is None else list(argv)
-    parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]",
-                            hint=lambda option: hint_of(option, words))
-    for title, add_group in (("what is measured", add_what), ("some of it, or only to look", add_choice),
-                             ("an Ollama model's settings", add_model),
-                             ("the run", add_run), ("the log", add_log)):
-        add_group(parser.add_argument_group(title).add_argument)
-    return checked_args(parser, argv)
-
+# Command: what does not go together
 
 def misplaced(word: str) -> str:
     """What to say of a first word that is no task file."""
@@ -2823,6 +2849,19 @@ def checked_args(parser, argv):
         parser.error("argument --option: an option is given twice")
     return args
 
+
+def parse_args(argv):
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = harness.Parser(description=__doc__, usage="python3 bench.py [TASK.json] [--model TAG] [OPTIONS]",
+                            hint=lambda option: hint_of(option, words))
+    for title, add_group in (("what is measured", add_what), ("some of it, or only to look", add_choice),
+                             ("an Ollama model's settings", add_model),
+                             ("the run", add_run), ("the log", add_log)):
+        add_group(parser.add_argument_group(title).add_argument)
+    return checked_args(parser, argv)
+
+
+# Command: the systems
 
 def warn(text: str) -> None:
     if sys.stderr:
@@ -2913,19 +2952,28 @@ def chosen_system(args, task, case_set):
     return system
 
 
-def other_trials(args, logged) -> str:
-    """What to say of a log of another number of trials a case: how it grows, or goes on as it is; none is shortened."""
-    words = [word for word in without(args.words, "--trials") if word != "--extend"]
-    trials = args.trials if logged < args.trials else logged
-    words += ["--trials", str(trials), *["--extend"] * (trials > logged)]
-    command = harness.in_shell(harness.PYTHON, sys.argv[0], *words)
-    told = f"{args.log}: its plan is {logged} trials a case, not {args.trials}"
-    if trials == logged:
-        return f"{told}, and no log is shortened; to resume it: {command}"
-    return f"{told}; --trials {logged} resumes it; to go on to {trials} in the same file: {command}"
+def at_servers(args, system):
+    """The system at the first of its servers; the args learn of the others, and of as many workers as there are."""
+    args.also = []
+    if harness.has(system, "at"):
+        system, *args.also = call_hook(system, "at", args.host)
+    elif args.host:
+        raise harness.UsageError(f"argument --host: {system.name} is no model of an Ollama server")
+    servers = 1 + len(args.also)
+    args.workers = args.workers or servers
+    if args.workers < servers:
+        raise harness.UsageError(f"argument --workers: {args.workers} for {servers} servers leave some without work: give "
+                                 f"{servers} or more")
+    return system
 
 
-# Some of the cases
+def systems_of(args, task, case_set) -> list:
+    """[(args, system)] of the command line: one, or one for each --model."""
+    each = [argparse.Namespace(**{**vars(args), "system": spec}) for spec in args.models] or [args]
+    return [(one, at_servers(one, chosen_system(one, task, case_set))) for one in each]
+
+
+# Command: some of the cases
 
 def choice(args) -> list:
     """The options that choose cases, as words: ["--case", "late-*", "--first", "2"]."""
@@ -2964,7 +3012,7 @@ def chosen_cases(args, case_set) -> tuple:
     return part_of(case_set, cases), {"words": choice(args), "of": len(planned)}
 
 
-# Looking before a run
+# Command: looking before a run
 
 def under(word: str, text: str) -> list:
     """The lines of a text made printable, the first behind a word, the others below it."""
@@ -3018,12 +3066,6 @@ def tried_lines(system, task, case, trial, response, term) -> list:
     return [*hung(lines, term), *(term.paint(line, ending[0]) for line in verdict)]
 
 
-def own_command(args, *more) -> str:
-    """The command line once more without its looking and choosing of cases, and with more words."""
-    words = without([word for word in args.words if word not in ("--try", "--check")], "--case", "--class", "--first", "--trials")
-    return harness.in_shell(harness.PYTHON, sys.argv[0], *words, *more)
-
-
 def try_out(args, system, task, cases) -> int:
     """Run trials and show each of them whole; nothing is logged."""
     term, counts = terminal(sys.stdout, args.color), Counter()
@@ -3056,7 +3098,7 @@ def check(args, system, task, cases, case_set) -> int:
     return 0
 
 
-# What there is to measure
+# Command: what there is to measure
 
 def logs_there(most=None) -> list:
     """[(path, header, rows, planned)] of the logs in runs/, the last written first; what is none is left out."""
@@ -3121,7 +3163,7 @@ def list_systems(args) -> int:
     return 0
 
 
-# Running logged trials again
+# Command: logged trials again
 
 def logged_trials(args, header, cases) -> list:
     """The rows of a log that the command line chooses, in file order; BenchError where there is none."""
@@ -3215,47 +3257,45 @@ def rerun(args, signals) -> int:
     return 0
 
 
-def why_stopped(stop, counts) -> str:
-    """Why trials are left, for the counts line."""
-    if isinstance(stop, Interrupted):
-        return "interrupted; the same command resumes" if counts["not_run"] else "interrupted"
-    if stop:
-        why = "stopped as hopeless" if isinstance(stop, Hopeless) else "stopped by an error"
-        return f"{why}; the same command resumes" if counts["not_run"] else ""
-    if not counts["stopped_by_budget"]:
-        return ""
-    return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
+# Command: a run and its result
+
+class Signals:
+    """Ctrl-C and the other signals of ENDING: the first ends the run in good order, any further one at once."""
+
+    def __init__(self):
+        self.signum = self.wake = None
+        # What the caller ignores (nohup, a background job) stays ignored.
+        self.numbers = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+
+    def install(self):
+        for number in self.numbers:
+            signal.signal(number, self._handle)
+
+    def _handle(self, signum, frame):
+        if self.signum is not None:
+            os._exit(128 + signum)
+        self.signum = signum
+        if self.wake is None:
+            raise Interrupted(signum)
+        self.wake.put(None)
+
+    def rearm(self) -> None:
+        """Be ready for another run: no worker of the last one waits any more. Raises Interrupted for what came meanwhile."""
+        self.wake = None
+        if self.signum is not None:
+            raise Interrupted(self.signum)
+
+    def when_continued(self, function):
+        """Have a function called when the run goes on after Ctrl-Z."""
+        if hasattr(signal, "SIGCONT"):
+            signal.signal(signal.SIGCONT, lambda signum, frame: function())
 
 
-def report_command(args, logs, header, regraded=False) -> str:
-    """The command that reports logs, with the task and the cases where they do not hold them."""
-    named = harness.unusual(args) if "cases" not in header else \
-        ["--task", args.task] if args.task != "triage_task" and not harness.is_task_file(args.task) else []
-    words = [*map(harness.as_word, logs), *named, *(["--regrade"] if regraded else [])]
-    return harness.in_shell(harness.PYTHON, harness.beside_caller("report.py"), *words)
-
-
-def show_result(args, log, system, progress, counts, stop, task) -> None:
-    """The counts line, the grid of what is logged so far, and where to go from here."""
-    width = terminal(sys.stdout).width if sys.stdout and sys.stdout.isatty() else math.inf
-    print(format_counts(progress.name, counts, why_stopped(stop, counts), width), flush=True)
-    if not counts["already_logged"] + counts["ran"]:
-        return
-    if progress.verdicts:
-        term, found = terminal(sys.stdout, args.color), (progress.verdicts, progress.refuses)
-        print("", *grid_lines(*found, term), "", *fold(headline(outline(*found)), term), "", sep="\n")
-    said = [hopeless_text(system, progress.calls)] if is_hopeless(progress.calls) else unusable_lines(system, progress.calls)
-    print(*fold(said, terminal(sys.stdout)), sep="\n", end="\n" * bool(said))
-    regraded = identity_in(progress.header) not in (None, harness.task_identity(task))
-    if regraded:
-        warn("the checks have changed since this log began: the grid shows what today's make of it")
-    called_s, calls = progress.called_s, ""
-    if called_s:
-        calls = f"   {plural(len(called_s), 'model call')} now, median {format_latency(statistics.median(called_s))}"
-    report = report_command(args, [args.log], progress.header, regraded)
-    every = str(args.log).replace("-{part}-of-".format(**args.shard), "-*-of-") if args.shard else ""
-    parts = [f"parts   {report.replace(str(args.log), every)}"] if re.fullmatch("[-*+./\\w]+", every) else []
-    print(f"log     {printable(str(args.log))}{calls}", f"report  {report}", *parts, sep="\n", flush=True)
+def told_of(args) -> dict:
+    """What else a new log's header says: the command that began it, and the files that it named."""
+    files = {"task": args.task if harness.is_task_file(args.task) else None, "cases": args.cases}
+    more = {key: value for key, value in (("label", args.label), ("subset", args.subset)) if value}
+    return {"files": files, "command": ["bench.py", *args.words], **more}
 
 
 def counts_before(args, case_set) -> dict:
@@ -3265,13 +3305,6 @@ def counts_before(args, case_set) -> dict:
         logged = len(read_log(args.log)[1])
     return {"planned": planned, "already_logged": logged, "ran": 0, "not_run": max(0, planned - logged),
             "stopped_by_budget": False}
-
-
-def told_of(args) -> dict:
-    """What else a new log's header says: the command that began it, and the files that it named."""
-    files = {"task": args.task if harness.is_task_file(args.task) else None, "cases": args.cases}
-    more = {key: value for key, value in (("label", args.label), ("subset", args.subset)) if value}
-    return {"files": files, "command": ["bench.py", *args.words], **more}
 
 
 def run_logged(args, system, case_set, task, signals, progress) -> tuple:
@@ -3303,51 +3336,54 @@ def run_logged(args, system, case_set, task, signals, progress) -> tuple:
         return error.counts, error
 
 
-def convert(args) -> int:
-    """Write the log, or several of one plan merged, as a recording."""
-    logs = args.logs or [args.log]
-    own = log_sources(header_of(logs[0]))[1]
-    case_set = own if own and not args.cases else harness.load_plan(args.task, args.cases)[1]
-    harness.write(args.convert, to_recording(logs, case_set, warn))
-    print(f"{printable(str(args.convert))}: the recording of {', '.join(printable(str(log)) for log in logs)}")
-    return 0
+def why_stopped(stop, counts) -> str:
+    """Why trials are left, for the counts line."""
+    if isinstance(stop, Interrupted):
+        return "interrupted; the same command resumes" if counts["not_run"] else "interrupted"
+    if stop:
+        why = "stopped as hopeless" if isinstance(stop, Hopeless) else "stopped by an error"
+        return f"{why}; the same command resumes" if counts["not_run"] else ""
+    if not counts["stopped_by_budget"]:
+        return ""
+    return "time budget spent; " + ("the same command resumes" if counts["ran"] else "it left no time for a trial")
 
 
-def at_servers(args, system):
-    """The system at the first of its servers; the args learn of the others, and of as many workers as there are."""
-    args.also = []
-    if harness.has(system, "at"):
-        system, *args.also = call_hook(system, "at", args.host)
-    elif args.host:
-        raise harness.UsageError(f"argument --host: {system.name} is no model of an Ollama server")
-    servers = 1 + len(args.also)
-    args.workers = args.workers or servers
-    if args.workers < servers:
-        raise harness.UsageError(f"argument --workers: {args.workers} for {servers} servers leave some without work: give "
-                                 f"{servers} or more")
-    return system
+def show_result(args, log, system, progress, counts, stop, task) -> None:
+    """The counts line, the grid of what is logged so far, and where to go from here."""
+    width = terminal(sys.stdout).width if sys.stdout and sys.stdout.isatty() else math.inf
+    print(format_counts(progress.name, counts, why_stopped(stop, counts), width), flush=True)
+    if not counts["already_logged"] + counts["ran"]:
+        return
+    if progress.verdicts:
+        term, found = terminal(sys.stdout, args.color), (progress.verdicts, progress.refuses)
+        print("", *grid_lines(*found, term), "", *fold(headline(outline(*found)), term), "", sep="\n")
+    said = [hopeless_text(system, progress.calls)] if is_hopeless(progress.calls) else unusable_lines(system, progress.calls)
+    print(*fold(said, terminal(sys.stdout)), sep="\n", end="\n" * bool(said))
+    regraded = identity_in(progress.header) not in (None, harness.task_identity(task))
+    if regraded:
+        warn("the checks have changed since this log began: the grid shows what today's make of it")
+    called_s, calls = progress.called_s, ""
+    if called_s:
+        calls = f"   {plural(len(called_s), 'model call')} now, median {format_latency(statistics.median(called_s))}"
+    report = report_command(args, [args.log], progress.header, regraded)
+    every = str(args.log).replace("-{part}-of-".format(**args.shard), "-*-of-") if args.shard else ""
+    parts = [f"parts   {report.replace(str(args.log), every)}"] if re.fullmatch("[-*+./\\w]+", every) else []
+    print(f"log     {printable(str(args.log))}{calls}", f"report  {report}", *parts, sep="\n", flush=True)
 
 
-def systems_of(args, task, case_set) -> list:
-    """[(args, system)] of the command line: one, or one for each --model."""
-    each = [argparse.Namespace(**{**vars(args), "system": spec}) for spec in args.models] or [args]
-    return [(one, at_servers(one, chosen_system(one, task, case_set))) for one in each]
-
-
-def set_logs(runs, task) -> None:
-    """Give each run its log; UsageError where two would share one."""
-    logs = {}
-    for args, system in runs:
-        args.log_given = args.log is not None
-        args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
-                                           choice(args) if args.subset else (), args.shard)
-        if args.workspace is not None and Path(os.path.realpath(args.workspace)) in Path(os.path.realpath(args.log)).parents:
-            raise harness.UsageError(f"argument --workspace: the log {args.log} lies in {args.workspace}, which each trial would "
-                                     "copy and each row change: give a --log elsewhere, or a folder of its own")
-        if args.log in logs:
-            raise harness.UsageError(f"argument --model: {logs[args.log]} and {system.name} are one model or have one log, "
-                                     f"{args.log}: run them one by one, the second with --log")
-        logs[args.log] = system.name
+def run_one(args, system, case_set, task, signals) -> None:
+    """Run and show the result; raises what stopped it early."""
+    log, progress = args.log.absolute(), Progress(" ".join(filter(None, (system.name, args.label))), color=args.color)
+    signals.when_continued(progress.forget)
+    counts, stop = run_logged(args, system, case_set, task, signals, progress)
+    progress.erase()
+    show_result(args, log, system, progress, counts, stop, task)
+    if signals.signum and not stop:
+        stop = Interrupted(signals.signum)      # it came when the last trial had ended
+    if isinstance(stop, SystemDown) and counts["not_run"]:
+        raise SystemDown(f"{stop}; then the same command resumes")
+    if stop:
+        raise stop
 
 
 def see_all(runs, case_set, task, signals) -> None:
@@ -3366,21 +3402,6 @@ def see_all(runs, case_set, task, signals) -> None:
         progress.erase()
 
 
-def run_one(args, system, case_set, task, signals) -> None:
-    """Run and show the result; raises what stopped it early."""
-    log, progress = args.log.absolute(), Progress(" ".join(filter(None, (system.name, args.label))), color=args.color)
-    signals.when_continued(progress.forget)
-    counts, stop = run_logged(args, system, case_set, task, signals, progress)
-    progress.erase()
-    show_result(args, log, system, progress, counts, stop, task)
-    if signals.signum and not stop:
-        stop = Interrupted(signals.signum)      # it came when the last trial had ended
-    if isinstance(stop, SystemDown) and counts["not_run"]:
-        raise SystemDown(f"{stop}; then the same command resumes")
-    if stop:
-        raise stop
-
-
 def run_each(runs, case_set, task, signals) -> int:
     """Run several systems one after the other, a lost one costs its own trials only; the exit status."""
     status, began = 0, time.monotonic()
@@ -3397,6 +3418,32 @@ def run_each(runs, case_set, task, signals) -> int:
     if len(logs) > 1:
         print(f"compare {report_command(runs[0][0], logs, header_of(logs[0]))}")
     return status
+
+
+def set_logs(runs, task) -> None:
+    """Give each run its log; UsageError where two would share one."""
+    logs = {}
+    for args, system in runs:
+        args.log_given = args.log is not None
+        args.log = args.log or default_log(system.name, "" if args.task == "triage_task" else task.NAME, args.label or "",
+                                           choice(args) if args.subset else (), args.shard)
+        if args.workspace is not None and Path(os.path.realpath(args.workspace)) in Path(os.path.realpath(args.log)).parents:
+            raise harness.UsageError(f"argument --workspace: the log {args.log} lies in {args.workspace}, which each trial would "
+                                     "copy and each row change: give a --log elsewhere, or a folder of its own")
+        if args.log in logs:
+            raise harness.UsageError(f"argument --model: {logs[args.log]} and {system.name} are one model or have one log, "
+                                     f"{args.log}: run them one by one, the second with --log")
+        logs[args.log] = system.name
+
+
+def convert(args) -> int:
+    """Write the log, or several of one plan merged, as a recording."""
+    logs = args.logs or [args.log]
+    own = log_sources(header_of(logs[0]))[1]
+    case_set = own if own and not args.cases else harness.load_plan(args.task, args.cases)[1]
+    harness.write(args.convert, to_recording(logs, case_set, warn))
+    print(f"{printable(str(args.convert))}: the recording of {', '.join(printable(str(log)) for log in logs)}")
+    return 0
 
 
 def bench(argv=None) -> int:

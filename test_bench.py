@@ -6452,20 +6452,23 @@ def one_case(rows):
     return harness.compact({"manifest": {"trials": len(rows)}, "results": rows})
 
 
-class TheContentsOfTheReport(unittest.TestCase):
-    source = (HERE / "report.py").read_text(encoding="utf-8")
+class TheContents(unittest.TestCase):
+    """What report.py and bench.py say of their own contents."""
+    parts = {"bench.py": "Plan Read Grade Write Run Show Command", "report.py": "Read Estimate Judge Show Command"}
+    sources = {name: (HERE / name).read_text(encoding="utf-8") for name in parts}
 
     def test_the_parts_stand_in_the_order_of_the_contents(self):
-        contents = re.search("^# The contents.*?\n\n", self.source, re.MULTILINE | re.DOTALL)[0]
-        told = re.sub(r"\s+", " ", contents.replace("#", ""))
-        heads = re.findall("^# (Read|Estimate|Judge|Show|Command): (.*)$", self.source, re.MULTILINE)
-        self.assertEqual(list(dict.fromkeys(part for part, _ in heads)), ["Read", "Estimate", "Judge", "Show", "Command"])
-        places = [told.index(re.split("[:,] | of ", what)[0], told.index(f" {part} ")) for part, what in heads]
-        self.assertEqual(places, sorted(places))
+        for name, parts in self.parts.items():
+            contents = re.search("^# The contents.*?\n\n", self.sources[name], re.MULTILINE | re.DOTALL)[0]
+            told = re.sub(r"\s+", " ", contents.replace("#", ""))
+            heads = re.findall(f"^# ({parts.replace(' ', '|')}): (.*)$", self.sources[name], re.MULTILINE)
+            self.assertEqual(list(dict.fromkeys(part for part, _ in heads)), parts.split())
+            places = [told.index(re.split("[:,] | of ", what)[0], told.index(f" {part} ")) for part, what in heads]
+            self.assertEqual(places, sorted(places))
 
     def test_no_function_is_longer_than_40_lines(self):
-        long = [node.name for node in ast.walk(ast.parse(self.source)) if isinstance(node, ast.FunctionDef)
-                and node.end_lineno - node.lineno >= 40]
+        long = [node.name for source in self.sources.values() for node in ast.walk(ast.parse(source))
+                if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 40]
         self.assertEqual(long, [])
 
 
