@@ -629,7 +629,8 @@ def kept_logprobs(entries):
     rest counts the tokens that are left out. All of it is to 4 decimals."""
     def text(entry):
         token, told = entry["token"], entry.get("bytes")
-        return list(bytes(told)) if told and ("\ufffd" in token or token.startswith("bytes:")) else token
+        halved = isinstance(told, list) and told and ("\ufffd" in token or token.startswith("bytes:"))
+        return list(bytes(told)) if halved else token
     try:
         some = entries[:harness.MOST_TOKENS]
         listed = [entry.get("top_logprobs") or () for entry in some]
@@ -707,7 +708,7 @@ def fits(kind, value) -> bool:
     if kind is bool:
         return isinstance(value, bool)
     number = (int, float) if kind is float else int
-    return isinstance(value, number) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, number) and not isinstance(value, bool) and -REAL <= value <= REAL     # no NaN is
 
 
 def option_value(name: str, given):
@@ -1614,8 +1615,8 @@ def end_strays(leader: int, mark: str) -> None:
         return
     with open("/proc/loadavg") as file:
         latest = int(file.read().split()[-1])       # the newest process: what came after the leader lies between them
-    between = range(leader + 1, latest + 1)
-    for number in between if latest >= leader else map(int, filter(str.isdigit, os.listdir("/proc"))):
+    few = leader <= latest < leader + 1000          # else to look at all that there are takes less time
+    for number in range(leader + 1, latest + 1) if few else map(int, filter(str.isdigit, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
             with open(f"/proc/{number}/environ", "rb") as file:
                 if mark.encode() in file.read():
@@ -1631,7 +1632,7 @@ class Program:
         import tempfile
         self.mark = f"TRIAL_MARK={os.getpid()}-{os.urandom(8).hex()}"
         self.output, self.errors, self.together = bytearray(), bytearray(), together
-        self.events = queue.SimpleQueue()
+        self.events, self.fault = queue.SimpleQueue(), None
         with tempfile.TemporaryFile() as file:      # a pipe would need a thread to fill it
             file.write(given)
             file.seek(0)
@@ -1653,7 +1654,8 @@ class Program:
             if self.together:
                 del self.output[:-KEPT_BYTES]
             elif len(self.output) > MOST_OUTPUT:
-                self.events.put(OutputTooLong(f"the output is over {MOST_OUTPUT >> 20} MB"))
+                self.fault = OutputTooLong(f"the output is over {MOST_OUTPUT >> 20} MB")
+                self.events.put(self.fault)
                 return
 
     def _listen(self):
@@ -1924,7 +1926,7 @@ class Command:
         if options or think is not None:
             raise RunError(f"think is {think}: a command has no such setting" if think else
                            f"a command has no options: put {', '.join(options)} among its arguments")
-        return self.remade(timeout_s=timeout_value(timeout_s))
+        return self if timeout_s is None else self.remade(timeout_s=timeout_value(timeout_s))
 
     def seed_for(self, trial: int) -> int:
         """The seed of a trial, the same for every case."""
@@ -1996,9 +1998,10 @@ class Command:
         """(the ended Program, its exit status or the error that ended it); OSError where it cannot be run."""
         with self.jobs.program(ended, command, given, folder, environment, together) as program:
             try:
-                return program, program.wait(self.timeout_s)
+                status = program.wait(self.timeout_s)
             except (TimeoutError, OutputTooLong) as error:
-                return program, error
+                status = error
+        return program, program.fault or status     # it may have ended before all that it wrote was read
 
     def reply(self, ended, given, folder, environment, facts) -> str:
         """What the command answers; raises the error that names why it does not. facts get what is known of it."""

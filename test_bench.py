@@ -4846,6 +4846,7 @@ class Settings(unittest.TestCase):
                 ({"temperature": "nan"}, 'option temperature is "nan": it takes a number from 0 up'),
                 ({"temperature": "-1"}, 'option temperature is "-1": it takes a number from 0 up'),
                 ({"temperature": "1e99"}, 'option temperature is "1e99": it takes a number from 0 up'),
+                ({"temperature": 10 ** 400}, f"option temperature is 1{'0' * 400}: it takes a number from 0 up"),
                 ({"presence_penalty": "inf"}, 'option presence_penalty is "inf": it takes a number'),
                 ({"top_p": "1.1"}, 'option top_p is "1.1": it takes a number from 0 to 1'),
                 ({"top_k": "4.5"}, 'option top_k is "4.5": it takes a whole number from 0 up'),
@@ -5867,7 +5868,7 @@ class AnyServer(InFolder):
         vllm = {"object": "error", "type": "BadRequestError", "code": 400, "param": None,
                 "message": "This model's maximum context length is 6048 tokens. However, you requested 6616 tokens"}
         for reply, ended in (
-                ({}, "pass"),
+                ({}, "pass"), ({"body": {**completion(), "timings": {"prompt_ms": 10 ** 400}}}, "pass"),
                 ({"body": completion("{\"cat", "length")}, "TruncatedReply: the reply was cut after 17 tokens: raise num_predict, or num_ctx"),
                 ({"body": completion("", "content_filter")}, "UnfinishedReply: the server ended the reply before the model did (done is false)"),
                 ({"body": completion("", reasoning_content="hm")}, "EmptyReply: no answer after the thinking"),
@@ -6052,8 +6053,8 @@ class AskingForLogprobs(InFolder):
 
     def test_half_a_character_is_its_bytes_and_a_long_reply_is_cut(self):
         half = [{"token": "\ufffd", "logprob": -1.00004, "bytes": [byte], "top_logprobs": []} for byte in "é".encode()]
-        self.assertEqual(model_triage.kept_logprobs([*half, {"token": "\ufffd", "logprob": 0, "bytes": None}]),
-                         {"tokens": [[195], [169], "\ufffd"], "logprobs": [-1.0, -1.0, 0.0]})
+        self.assertEqual(model_triage.kept_logprobs([*half, {"token": "\ufffd", "logprob": 0, "bytes": None}, {"token": "\ufffd", "logprob": 0, "bytes": 10 ** 12}]),
+                         {"tokens": [[195], [169], "\ufffd", "\ufffd"], "logprobs": [-1.0, -1.0, 0.0, 0.0]})
         kept = model_triage.kept_logprobs([{"token": "a", "logprob": -0.5}] * 515)
         self.assertEqual((len(kept["tokens"]), len(kept["logprobs"]), kept["rest"]), (512, 512, 3))
 
@@ -6157,6 +6158,8 @@ class AnyProgram(InFolder):
         with mock.patch("model_triage.MOST_OUTPUT", 1 << 20):
             self.assertEqual(self.error_of("import os\nwhile True: os.write(1, bytes(65536))"),
                              "OutputTooLong: the output is over 1 MB")
+        with mock.patch("model_triage.MOST_OUTPUT", 3):     # which has ended by itself when that is seen
+            self.assertEqual(self.error_of("print('{}  ')"), "OutputTooLong: the output is over 0 MB")
 
     def test_much_said_on_standard_error_is_no_fault_and_only_its_end_is_kept(self):
         answer = self.respond("import os\nfor _ in range(20): os.write(2, bytes(65536))\nos.write(2, b'end')\nprint('1')")
