@@ -151,9 +151,9 @@ def passed(rows) -> int:
     return sum(row["verdict"] == "pass" for row in rows)
 
 
-def why_not_passed(row: dict) -> str:
+def why_not_passed(check, reason) -> str:
     """A trial's check and reason, or its error: "triage-outcome: category is …"."""
-    return f"{row['check']}: {row['reason']}" if row["check"] else row["reason"]
+    return f"{check}: {reason}" if check else reason
 
 
 # Estimate: one system
@@ -399,7 +399,7 @@ def verdict_line(case_id, record) -> str:
     where = record.of(record.names.index(case_id))
     trial = next(trial for trial, kind in enumerate(record.verdicts[where]) if ENDS[kind] != "pass")
     _, check, reason = record.table[record.endings[where][trial]]
-    told = why_not_passed({"check": check, "reason": reason})
+    told = why_not_passed(check, reason)
     return f"{case_id} [{record.count('pass', where)}/{record.trials} trials] trial {trial}: {told}"
 
 
@@ -935,7 +935,7 @@ def answer_groups(rows) -> list:
 
 def format_group(group, term, most) -> list:
     """One reply, how often it came, what is wrong with it, and the trials and seeds that brought it."""
-    reply, reason = f"  {len(group)}x  {reply_of(group[0])}", why_not_passed(group[0])
+    reply, reason = f"  {len(group)}x  {reply_of(group[0])}", why_not_passed(group[0]["check"], group[0]["reason"])
     whole = fold([f"{reply}   {reason}"], term, 2)
     told = " ".join(["trials" if len(group) > 1 else "trial", *(str(row["trial"]) for row in group)])
     seeds = [row["metadata"]["seed"] for row in group if row["metadata"].get("seed") is not None]
@@ -977,45 +977,41 @@ DARK = {"paper": "#14171a", "ink": "#e6e8eb", "dim": "#a3abb4", "line": "#3a424a
         "link": "#85b8ff", "pass": "#7ee29a", "pass-tile": "#1b3d28", "fail": "#ff8f85", "fail-glyph": "#2b0806",
         "doubt": "#f0c24b", "doubt-tile": "#f0c24b", "doubt-glyph": "#2b1d00", "any": "#85b8ff", "all": "#ffa766"}
 SVG_CSS = """\
-svg { color: var(--ink); } .pass { color: var(--pass); } .fail { color: var(--fail); }
-.incomplete { color: var(--doubt); } .absent, .dim { color: var(--dim); } .any { color: var(--any); }
-.all { color: var(--all); } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-svg .name { font-family: ui-monospace, monospace; } svg .head { font-size: 15px; font-weight: 600; }
-svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
+svg { color: var(--ink); } .pass { color: var(--pass); } .fail { color: var(--fail); } .incomplete { color: var(--doubt); }
+.absent, .dim { color: var(--dim); } .any { color: var(--any); } .all { color: var(--all); }
+svg text { font: 12px system-ui, sans-serif; fill: currentColor; } svg .name { font-family: ui-monospace, monospace; }
+svg .head { font-size: 15px; font-weight: 600; } svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg path { fill: none; stroke: currentColor; stroke-width: 1.8; stroke-linecap: round; stroke-linejoin: round; }
 svg .rule { stroke: var(--line); stroke-width: 1; } svg .range { stroke: var(--dim); stroke-width: 3; }
 svg .bar, svg .tile, svg .band { fill: currentColor; stroke: none; } svg .tile.pass { fill: var(--pass-tile); }
 svg .tile.incomplete { fill: var(--doubt-tile); } svg .tile.absent { fill: var(--soft); }
-svg .glyph.fail { color: var(--fail-glyph); } svg .glyph.incomplete { color: var(--doubt-glyph); }
-svg .band { fill-opacity: .16; } svg .curve.all { stroke-dasharray: 6 4; }
-svg .mark, svg .paper { fill: var(--paper); }
+svg .glyph.fail { color: var(--fail-glyph); } svg .glyph.incomplete { color: var(--doubt-glyph); } svg .band { fill-opacity: .16; }
+svg .curve.all { stroke-dasharray: 6 4; } svg .mark, svg .paper { fill: var(--paper); }
 """
-PAGE_CSS = """\
+PAGE_CSS = "".join(f"section:has(> .filter .show-{kind}:not(:checked)) > .grid .{kind} {{ display: none; }}\n" for kind in (
+    "always", "sometimes", "never", "differ", "equal")) + """\
 :root { color: var(--ink); background: var(--paper); color-scheme: light dark; }
 body { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; font: 1rem/1.5 system-ui, sans-serif; }
-body, bdi, pre { overflow-wrap: anywhere; }
-h1, h2, h3, h4, h5 { line-height: 1.25; margin: 1rem 0 .25rem; font-size: 1rem; }
+body, bdi, pre { overflow-wrap: anywhere; } h1, h2, h3, h4, h5 { line-height: 1.25; margin: 1rem 0 .25rem; font-size: 1rem; }
 h1 { margin-top: 0; font-size: 2rem; }
 h2 { border-top: 2px solid var(--line); margin-top: 2rem; padding-top: 1.5rem; font-size: 1.5rem; }
-h3 { margin: 2rem 0 .5rem; font-size: 1.125rem; } p, ul { margin: .25rem 0; max-width: 46rem; }
-ul { padding-left: 1.25rem; } .legend > span, .filter label { margin-right: 1rem; white-space: nowrap; }
-.notes { list-style: none; padding: 0; }
-small, caption, figcaption, dt, thead th { color: var(--dim); font-size: .875rem; font-weight: 400; }
-a { color: var(--link); } :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
+h3 { margin: 2rem 0 .5rem; font-size: 1.125rem; } p, ul { margin: .25rem 0; max-width: 46rem; } ul { padding-left: 1.25rem; }
+.legend > span, .filter label { margin-right: 1rem; white-space: nowrap; } .notes { list-style: none; padding: 0; }
+small, caption, figcaption, dt, thead th { color: var(--dim); font-size: .875rem; font-weight: 400; } a { color: var(--link); }
+:focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
 .skip:not(:focus) { position: absolute; clip-path: inset(50%); } .rate { font-size: 1.25rem; margin-top: 1rem; }
-.rate b { font-size: 2.25rem; line-height: 1; }
-.beside { display: flex; flex-wrap: wrap; align-items: center; gap: 0 2rem; }
+.rate b { font-size: 2.25rem; line-height: 1; } .beside { display: flex; flex-wrap: wrap; align-items: center; gap: 0 2rem; }
 figure { margin: .5rem 0; flex: 0 1 30rem; } figure svg { width: 100%; height: auto; }
-pre { margin: 0; font-size: .8125rem; white-space: pre-wrap; }
-.scroll { overflow-x: auto; margin: .75rem 0; min-width: 0; }
+pre { margin: 0; font-size: .8125rem; white-space: pre-wrap; } .scroll { overflow-x: auto; margin: .75rem 0; min-width: 0; }
 table { border-collapse: collapse; overflow-wrap: normal; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid var(--line); }
 th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align: baseline; }
-:is(th, td):has(> bdi) { min-width: 5rem; } tbody th:has(bdi) { min-width: 8rem; } .number { text-align: right; } td.number { white-space: nowrap; }
-[class^=share] { display: block; padding: 0 .5rem; border-radius: 3px; background: linear-gradient(90deg,
-  var(--pass-tile) var(--share), var(--soft) var(--share)); } .share0 { --share: 0%; } .share1 { --share: 25%; }
-.share2 { --share: 50%; } .share3 { --share: 75%; } .share4 { --share: 100%; }
+:is(th, td):has(> bdi) { min-width: 5rem; } tbody th:has(bdi) { min-width: 8rem; } .number { text-align: right; }
+td.number { white-space: nowrap; }
+[class^=share] { display: block; padding: 0 .5rem; border-radius: 3px;
+  background: linear-gradient(90deg, var(--pass-tile) var(--share), var(--soft) var(--share)); } .share0 { --share: 0%; }
+.share1 { --share: 25%; } .share2 { --share: 50%; } .share3 { --share: 75%; } .share4 { --share: 100%; }
 .filter { border: 1px solid var(--line); border-radius: 3px; margin: .5rem 0; padding: .25rem .75rem; }
 .grid { border-collapse: separate; border-spacing: 2px 3px; width: 100%; margin: .75rem 0; }
 .grid :is(th, td) { border: 0; padding: 0 .5rem 0 0; box-sizing: border-box; }
@@ -1027,27 +1023,16 @@ th, td { font-size: .9375rem; text-align: left; font-weight: 400; vertical-align
 .grid .incomplete > a { color: var(--doubt-glyph); background: var(--doubt-tile); }
 .absent > a, .trials svg { background: var(--soft); } .grid .trials { width: 60%; vertical-align: middle; }
 .trials svg { display: block; width: 100%; height: 1.125rem; } .trials span + span { float: right; }
-.grid .number { padding: 0 .75rem; white-space: nowrap; }
-.grid .number ~ td:not([rowspan]) { white-space: nowrap; } .grid tbody th { min-width: 9rem; }
-.number + td > svg { vertical-align: middle; margin-right: .5rem; }
-.pair tbody { border-top: 1px solid var(--line); } .pair [rowspan] { vertical-align: top; }
-.pair { border-collapse: collapse; } .pair .trial { border: 1px solid var(--paper); border-width: 1px 2px; }
-section:has(> .filter .show-always:not(:checked)) > .grid .always,
-section:has(> .filter .show-sometimes:not(:checked)) > .grid .sometimes,
-section:has(> .filter .show-never:not(:checked)) > .grid .never,
-section:has(> .filter .show-differ:not(:checked)) > .grid .differ,
-section:has(> .filter .show-equal:not(:checked)) > .grid .equal, .case, .answers > h2, .close { display: none; }
-.case:target, .case:has(:target) {
-  display: block; position: fixed; inset: auto 0 0; z-index: 1; max-height: 50vh; overflow: auto;
-  padding: 0 max(1rem, 50vw - 33rem) 2.5rem; background: var(--paper);
-  border-top: 2px solid var(--link); box-shadow: 0 -4px 24px #0006;
-}
-body:has(.case:target, .case :target) { padding-bottom: 55vh; }
+.grid .number { padding: 0 .75rem; white-space: nowrap; } .grid .number ~ td:not([rowspan]) { white-space: nowrap; }
+.grid tbody th { min-width: 9rem; } .number + td > svg { vertical-align: middle; margin-right: .5rem; }
+.pair tbody { border-top: 1px solid var(--line); } .pair [rowspan] { vertical-align: top; } .pair { border-collapse: collapse; }
+.pair .trial { border: 1px solid var(--paper); border-width: 1px 2px; } .case, .answers > h2, .close { display: none; }
+.case:target, .case:has(:target) { display: block; position: fixed; inset: auto 0 0; z-index: 1; max-height: 50vh; overflow: auto;
+  padding: 0 max(1rem, 50vw - 33rem) 2.5rem; background: var(--paper); border-top: 2px solid var(--link);
+  box-shadow: 0 -4px 24px #0006; } body:has(.case:target, .case :target) { padding-bottom: 55vh; }
 .case h3 { position: sticky; top: 0; z-index: 1; padding: .75rem 0; background: var(--paper); }
-:has(> .case:target, > .case :target) > .close {
-  display: block; position: fixed; inset: auto 0 0; z-index: 2; margin: 0; max-width: none;
-  padding: .5rem max(1rem, 50vw - 33rem); background: var(--paper);
-}
+:has(> .case:target, > .case :target) > .close { display: block; position: fixed; inset: auto 0 0; z-index: 2; margin: 0;
+  max-width: none; padding: .5rem max(1rem, 50vw - 33rem); background: var(--paper); }
 .columns { display: flex; flex-wrap: wrap; gap: .5rem 2rem; } .columns > * { flex: 1 1 20rem; min-width: 0; }
 .columns > dl { align-self: start; position: sticky; top: 2.75rem; }
 article { border-left: 4px solid; padding-left: .75rem; margin: 0 0 .75rem; scroll-margin: 7rem; }
@@ -1056,9 +1041,9 @@ dl { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; ga
 dd { margin: 0; min-width: 0; color: var(--ink); } .tokens { font: .8125rem/1.8 ui-monospace, monospace; white-space: pre-wrap; }
 .tokens, .tokens ~ .scroll { color: var(--ink); } .tokens ~ .scroll bdi { white-space: pre-wrap; }
 .tokens span { border-radius: 2px; padding: 2px 0; border-right: 1px solid var(--paper); }
-.tokens .t1 { background: color-mix(in srgb, var(--fail) 12%, var(--paper)); } .tokens .t2 {
-  background: color-mix(in srgb, var(--fail) 24%, var(--paper)); } .tokens .t3 {
-  background: color-mix(in srgb, var(--fail) 36%, var(--paper)); } .tokens .t4 { background: var(--fail); color: var(--fail-glyph); }
+.t1 { --share: 12%; } .t2 { --share: 24%; } .t3 { --share: 36%; }
+.tokens :is(.t1, .t2, .t3) { background: color-mix(in srgb, var(--fail) var(--share), var(--paper)); }
+.tokens .t4 { background: var(--fail); color: var(--fail-glyph); }
 @supports not selector(:has(a)) { .case, .answers > h2 { display: block; } }
 @media screen and (max-width: 48rem) {
   body { padding: 1rem .75rem 4rem; } .columns > dl { position: static; }
@@ -1087,16 +1072,14 @@ dd { margin: 0; min-width: 0; color: var(--ink); } .tokens { font: .8125rem/1.8 
   .case, .answers > h2 { display: block !important; } ::details-content { content-visibility: visible; block-size: auto; }
   body:has(.show-always:not(:checked)) .case.always { display: none !important; }
   .case, .case h3, .columns > dl, .grid thead th { position: static !important; max-height: none !important; }
-  .case, .case h3 { border: 0 !important; box-shadow: none !important; padding: .5rem 0 !important; }
-  .scroll { overflow: visible; } .beside, article, tr, .pair tbody { break-inside: avoid; }
-  h2, h3, h4, h5, caption { break-after: avoid; }
+  .case, .case h3 { border: 0 !important; box-shadow: none !important; padding: .5rem 0 !important; } .scroll { overflow: visible; }
+  .beside, article, tr, .pair tbody { break-inside: avoid; } h2, h3, h4, h5, caption { break-after: avoid; }
 }
 """
 CLASSES = {"pass": "pass", "fail": "fail", "incomplete": "incomplete", "not run": "absent"}
 NOTE_CLASSES = {"flaky": "incomplete", "unsteady": "incomplete", "never": "fail"}
 # Around the middle of a cell: a glyph for a tile or, where tiles would be too narrow, a bar up, down or between.
-GLYPH_PATHS = {"pass": "m-4 0 3 3 5-6", "fail": "m-3.5-3.5 7 7m0-7-7 7", "incomplete": "m0-4.5v5m0 3.5v.1",
-               "not run": "m-1 0h2"}
+GLYPH_PATHS = {"pass": "m-4 0 3 3 5-6", "fail": "m-3.5-3.5 7 7m0-7-7 7", "incomplete": "m0-4.5v5m0 3.5v.1", "not run": "m-1 0h2"}
 BARS = {"pass": (-6, 0), "fail": (0, 6), "incomplete": (-3, 3), "not run": (-.5, .5)}
 MOST_TILES, MOST_GAPS, MOST_BARS = 17, 60, 240
 CURVES = (("any", "pass_at_k", "at least one of k passes (pass@k)", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0"),
@@ -1113,8 +1096,7 @@ HOW_TO_READ = (
 FLIPS, FLIP_BARS, FLIP_KINDS = {"a": "▲", "b": "▼"}, {"a": (-6, 0), "b": (0, 6)}, {"a": "any", "b": "all"}
 MANY_CASES, STEADY = 30, ("always", "equal")    # of so many cases those of which there is least to say start hidden
 # A page is to stay under some 5 MB whatever it tells; the log has all of what is cut.
-REPLY_LETTERS, PAGE_LETTERS, MOST_ROWS, MOST_TILES_ACROSS, MOST_TILES_ON_PAGE, MOST_LINKS = (
-    2000, 1_500_000, 2400, 25, 20_000, 50)
+REPLY_LETTERS, PAGE_LETTERS, MOST_ROWS, MOST_TILES_ACROSS, MOST_TILES_ON_PAGE, MOST_LINKS = (2000, 1_500_000, 2400, 25, 20_000, 50)
 # Forbidden by XML, an error to HTML: the last two of each plane, and 32 more.
 PLANE_ENDS = "".join(chr(end - 1) + chr(end) for end in range(0xffff, 0x110000, 0x10000))
 NONCHARACTERS = re.compile(f"[\ufdd0-\ufdef{PLANE_ENDS}]")
@@ -1146,12 +1128,17 @@ def variables(colours) -> str:
 
 def picture_css() -> str:
     """The style of a picture that stands alone: without variables, which not every viewer of pictures knows."""
-    light, dark = (re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], SVG_CSS)
-                   for colours in (LIGHT, DARK))
+    light, dark = (re.sub(r"var\(--([\w-]+)\)", lambda found: colours[found[1]], SVG_CSS) for colours in (LIGHT, DARK))
     return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
 # Show: words for page and picture
+
+def case_told(case, verdicts) -> tuple:
+    """(how many trials of a case passed, of how many that ran, its interval or None, its note)."""
+    refused = "expects_rejection" in case
+    return case["pass"], len(verdicts) - case["not_run"], None if refused else case["interval"], bench.case_note(verdicts, refused)
+
 
 def heading(system) -> str:
     """What was measured, and on what, in one line."""
@@ -1269,11 +1256,6 @@ class Plot:
         some = FEW_K if self.last > 20 else range(1, self.last)
         return [k for k in some if self.across(self.last) - self.across(k) > 16] + [self.last]
 
-    def drawn(self) -> list:
-        """The k at which the curve is drawn: all of them, or about 200 of many."""
-        some = {1 + (self.last - 1) * step // 180 for step in range(181)}
-        return [k for k in range(1, self.last + 1) if self.last <= 200 or k <= 20 or k in some]
-
 
 def axes_drawing(plot, cases) -> list:
     """The axes of a curve with their ticks, units and n."""
@@ -1291,7 +1273,8 @@ def axes_drawing(plot, cases) -> list:
 def curve_drawing(values, band, cases, x, y, width, height) -> list:
     """pass@k and pass^k over k with their bands, axes and legend, in a box whose corner is (x, y)."""
     plot = Plot(x + 36, y + 48, x + width - 46, y + height - 40, len(values))
-    ks, last, lines = plot.drawn(), values[str(plot.last)], axes_drawing(plot, cases)
+    ks = sorted({*range(1, min(20, plot.last) + 1), *(1 + (plot.last - 1) * step // 180 for step in range(181))})    # of many about 200
+    last, lines = values[str(plot.last)], axes_drawing(plot, cases)
     for kind, key, *_ in CURVES if band else ():
         low, high = ([limits[key][limit] for limits in band.values()] for limit in (0, 1))
         if plot.last > 1:
@@ -1315,6 +1298,11 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
 
 # Show: the picture
 
+def picture_interval(interval, won, of, y) -> list:
+    """The interval of a pass rate, where there is one, below the scale that all of a picture share."""
+    return [interval_drawing(interval, won / of, INTERVAL_X, y, INTERVAL_WIDTH)] if interval else []
+
+
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
     lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
@@ -1322,16 +1310,13 @@ def picture_foot(y, system, pitch) -> tuple:
         wide = len(str(max(each))) * 8 + 4 > pitch
         lines.append(svg_text(NAME_X, y + 16, "cases that a trial passed", "dim"))
         lines += [svg_text(CELLS_X, y + 16, f"{min(each)} to {max(each)}", "dim")] if wide else [
-            svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle")
-            for trial, count in enumerate(each)]
+            svg_text(CELLS_X + (trial + .5) * pitch, y + 16, str(count), "dim middle") for trial, count in enumerate(each)]
         y += 22
-    for words, passed, total, interval, _ in rates(system):
-        lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{passed}/{total}", "end")]
-        if interval:
-            lines.append(interval_drawing(interval, passed / total, INTERVAL_X, y + 12, INTERVAL_WIDTH))
+    for words, won, of, interval, _ in rates(system):
+        lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{won}/{of}", "end"),
+                  *picture_interval(interval, won, of, y + 12)]
         y += 22
-    return lines + [svg_text(INTERVAL_X + share * INTERVAL_WIDTH, y + 18, f"{share:g}", "dim middle")
-                    for share in QUARTERS], y + 4
+    return lines + [svg_text(INTERVAL_X + share * INTERVAL_WIDTH, y + 18, f"{share:g}", "dim middle") for share in QUARTERS], y + 4
 
 
 def picture_grid(system, record, top) -> tuple:
@@ -1350,20 +1335,14 @@ def picture_grid(system, record, top) -> tuple:
         lines.append(svg_text(x + 32, top + 4, bench.VERDICT_WORDS[verdict]))
     bottom = top + 48 + step * len(shown) + 20 * bool(rest)
     foot, end = picture_foot(bottom, system, pitch)
-    lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}")
-              for share in QUARTERS]
+    lines += [svg_path("rule", f"M{at(INTERVAL_X + share * INTERVAL_WIDTH, top + 40)}V{at(end)}") for share in QUARTERS]
     for place, (name, verdicts) in enumerate(shown.items()):
         y = top + 44 + step * (place + .5)
-        lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(
-            verdicts, CELLS_X, y, pitch)
-        case = system["per_case"][name]
-        note = bench.case_note(verdicts, "expects_rejection" in case)
-        lines += [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"),
-                  svg_text(COUNT_X, y + 4, f"{case['pass']}/{len(verdicts) - case['not_run']}", "end"),
-                  *[svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] * bool(note)]
-        if case["interval"] and "expects_rejection" not in case:
-            share = case["pass"] / (len(verdicts) - case["not_run"])
-            lines.append(interval_drawing(case["interval"], share, INTERVAL_X, y, INTERVAL_WIDTH))
+        lines += tiles_drawing(verdicts, CELLS_X, y, pitch, step - 4) if tiled else bars_drawing(verdicts, CELLS_X, y, pitch)
+        won, ran, interval, note = case_told(system["per_case"][name], verdicts)
+        lines += [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"), svg_text(COUNT_X, y + 4, f"{won}/{ran}", "end"),
+                  *[svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] * bool(note),
+                  *picture_interval(interval, won, ran, y)]
     return lines + [svg_text(NAME_X, bottom - 6, rest, "dim")] * bool(rest) + foot, end + 20
 
 
@@ -1611,12 +1590,9 @@ def cells_html(number, place, verdicts, rows, groups, tiled) -> str:
 
 def grid_row(number, place, name, verdicts, case, cells) -> str:
     """One case of a grid: its trials, passed of those that ran, interval, note."""
-    ran, interval = len(verdicts) - case["not_run"], ""
-    if case["interval"] and "expects_rejection" not in case:
-        interval = interval_html(case["interval"], case["pass"] / ran)
-    note = bench.case_note(verdicts, "expects_rejection" in case)
+    won, ran, interval, note = case_told(case, verdicts)
     return (f'<tr id="s{number}r{place}" class="{bench.how_often(verdicts)}"><th scope="row">{name_html(place, name)}'
-            f'</th>{cells}<td class="number">{case["pass"]}/{ran}</td><td>{interval}</td>'
+            f'</th>{cells}<td class="number">{won}/{ran}</td><td>{interval_html(interval, won / ran) if interval else ""}</td>'
             f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
 
 
@@ -1648,12 +1624,11 @@ def grid_html(name, caption, hint, kinds, heads, trials, page, bodies) -> str:
     filtered = len(boxes) > 1 and sum(count for _, count in kinds.values()) >= MANY_CASES
     numbers = "".join(f'<th scope="col" class="trial">{trial}</th>' for trial in range(trials)) if page.tiled else (
         f'<th scope="col" class="trials"><span>trial 0</span> <span>{trials - 1}</span></th>')
-    before, after = ("".join(f'<th scope="col">{head}</th>' for head in part).replace(
-        '"col">passed', '"col" class="number">passed') for part in heads)
+    before, after = ("".join(f'<th scope="col">{head}</th>' for head in part) for part in heads)
     return "\n".join([f'<p class="legend">{hint}</p>',
                       f'<fieldset class="filter"><legend>cases</legend>{" ".join(boxes)}</fieldset>' * filtered,
                       f'<table class="{name}"><caption>{caption}</caption>',
-                      f"<thead><tr>{before}{numbers}{after}</tr></thead>", *bodies, "</table>"])
+                      f'<thead><tr>{before}{numbers}<th scope="col" class="number">passed</th>{after}</tr></thead>', *bodies, "</table>"])
 
 
 def system_grid(number, system, rows, page) -> str:
@@ -1670,7 +1645,7 @@ def system_grid(number, system, rows, page) -> str:
     kinds = {kind: (f"passed {kind}", counts[kind]) for kind in ("always", "sometimes", "never")}
     return grid_html("grid", "A row a case, a cell a trial", f'{legend} <small class="hint">{hint}</small> '
                      f'<a class="skip" href="#s{number}k">Skip the grid</a>', kinds,
-                     (["case"], ["passed", "95 % interval", "note"]), system["trials_per_case"], page,
+                     (["case"], ["95 % interval", "note"]), system["trials_per_case"], page,
                      ["<tbody>", *rows, "</tbody>", foot * (len(each) > 1)])
 
 
@@ -1682,7 +1657,7 @@ def pair_html(comparison, rows, page) -> str:
             "passed. A name or a cell opens what both answered.")
     words = f"Trial under trial; {FOLDS[comparison['folded']['policy']][0]} for only one system where it says only"
     return grid_html("grid pair", words, f"<small>{hint}</small>", kinds,
-                     (["case", "system"], ["passed", "difference"]), comparison["trials_per_case"], page, rows)
+                     (["case", "system"], ["difference"]), comparison["trials_per_case"], page, rows)
 
 
 def add_case(place, name, page) -> None:
@@ -1716,18 +1691,19 @@ def add_case(place, name, page) -> None:
 
 def summary_html(system) -> str:
     """The pass rate with both intervals in words, or what a stopped run lacks."""
-    steady = f"<p>{bench.steady_words(system)}</p>"
-    if not system["pass_rate"]:
+    steady, rows, told = f"<p>{bench.steady_words(system)}</p>", rates(system), []
+    if not rows:
         words, command = resume_words(system)
         again = f" <code>{isolated(command)}</code>" if command else "."
         return (f'{steady}\n<p class="rate">{plural(system["not_run"], "trial")} not run</p>\n<p>So there is no curve and '
                 f"no interval of the whole. {words[0].upper()}{words[1:]}{again}</p>")
-    words, share = bench.rate_words(system).split(": ")
-    told = [f"95 % interval for {what}: {span(interval) if interval else why}" if not number or of == rates(system)[0][2]
-            else f"{what}: {won} of {of}, {won / of:.3f}; 95 % interval {span(interval) if interval else why}"
-            for number, (what, won, of, interval, why) in enumerate(rates(system))]
+    for what, won, of, interval, why in rows:
+        ends = span(interval) if interval else why
+        told.append(f"{what}: {won} of {of}, {won / of:.3f}; 95 % interval {ends}" if of > rows[0][2] else
+                    f"95 % interval for {what}: {ends}")
     told += [text[0].upper() + text[1:] for text in (*had_passed(system), bench.one_trial_words(system)) if text]
     told += [f"To within {system['planning']['half_width']:g}, {text}" for text in planning_words(system)]
+    words, share = bench.rate_words(system).split(": ")
     return f'{steady}\n<p class="rate"><b>{share}</b> {words}</p>\n{list_html(told)}'
 
 
@@ -1737,13 +1713,12 @@ def curve_html(number, system, record) -> str:
     exact = exact_curve(*whole_rounds(record))
     if not values:
         return "<p>No curve: no round of all cases is complete.</p>"
-    heads, columns, most = ["k trials"], [list(map(str, few_k(values)))], system["curve_if_incomplete_passed"]
+    ks, most = list(map(str, few_k(values))), system["curve_if_incomplete_passed"]
+    told = [("k trials", ks)]
     for words, key in (("at least one passes", "pass_at_k"), ("all pass", "pass_power_k")):
-        for head, found, shown in ((words, exact, "{:.3f}".format), ("95 % interval", band, span),
-                                   ("at most", most, "{:.3f}".format)):
-            if found:
-                heads.append(head)
-                columns.append([shown(found[k][key]) for k in columns[0]])
+        parts = (words, exact, "{:.3f}".format), ("95 % interval", band, span), ("at most", most, "{:.3f}".format)
+        told += [(head, [shown(found[k][key]) for k in ks]) for head, found, shown in parts if found]
+    heads, columns = zip(*told)
     caption = f"Chances at a few k, mean over {plural(system['cases'], 'case')}"
     caption += "; at most: had the incomplete trials passed" if most else ""
     return "\n".join(['<div class="beside"><figure>', *svg_open(440, 300, what, curve_words(values), f"s{number}"),
@@ -1899,12 +1874,12 @@ def case_reasons(record, where) -> list:
     """What is wrong with the trials of a case, equal reasons together, the most frequent first, those not run last."""
     groups = {}
     for trial, place in enumerate(record.endings[where]):
-        groups.setdefault(record.table[place], []).append(trial)
+        if record.table[place][0] != "pass":
+            groups.setdefault(place, []).append(trial)
     lines = []
-    for (verdict, check, reason), trials in sorted(groups.items(), key=lambda one: (one[0] == harness.NOT_RUN, -len(one[1]))):
-        if verdict != "pass":
-            some = " ".join(map(str, trials[:20])) + " …" * (len(trials) > 20)
-            lines.append(f"{len(trials)}x  {why_not_passed({'check': check, 'reason': reason})}   trials {some}")
+    for place, trials in sorted(groups.items(), key=lambda one: (not one[0], -len(one[1]))):     # 0: not run
+        some = " ".join(map(str, trials[:20])) + " …" * (len(trials) > 20)
+        lines.append(f"{len(trials)}x  {why_not_passed(*record.table[place][1:])}   trials {some}")
     return lines[:50] + [f"and {len(lines) - 50} more reasons"] * (len(lines) > 50)
 
 
@@ -1920,8 +1895,7 @@ def test_case(name, kind, outcome, record, where) -> str:
     if outcome in ("failure", "error"):
         endings = record.endings_of("fail" if outcome == "failure" else "incomplete", where)
         _, check, reason = next(ending for ending in endings if ending != harness.NOT_RUN)
-        facts = {"type": check or reason.partition(":")[0],
-                 "message": f"{count} {why_not_passed({'check': check, 'reason': reason})}"}
+        facts = {"type": check or reason.partition(":")[0], "message": f"{count} {why_not_passed(check, reason)}"}
     else:
         told = f"{count}\n{told}"
     head = {"classname": kind, "name": name, "time": f"{math.fsum(amount(record, 'recorded_latency_s', where)):.6f}"}
@@ -2152,8 +2126,7 @@ def minimum(text: str) -> tuple:
     """pass@K=X or pass^K=X as (text, formula, K, X)."""
     found = re.fullmatch(r"pass([@^])([1-9][0-9]{0,8})=([0-9]*\.?[0-9]+)", text)
     if not found or float(found[3]) > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like pass@1=0.8 or pass^3=0.7: K is from 1 up, "
-                                         "the share from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not like pass@1=0.8 or pass^3=0.7: K is from 1 up, the share from 0 to 1")
     return text, pass_at_k if found[1] == "@" else pass_power_k, int(found[2]), float(found[3])
 
 
@@ -2196,8 +2169,7 @@ def options() -> harness.Parser:
     add("--require", choices=FOLDS, help="gate: each case must pass so; also how a comparison folds a case")
     add("--min", type=minimum, action="append", default=[], metavar="pass@K=X",
         help="gate: pass@K (or pass^K) is at least X; repeatable")
-    add("--no-worse-than", metavar="BASELINE",
-        help="gate: the first system is not shown to be worse than this run or log")
+    add("--no-worse-than", metavar="BASELINE", help="gate: the first system is not shown to be worse than this run or log")
     add("--margin", type=number(0, 1, "a share from 0 to 1"), metavar="M",
         help="with --no-worse-than: and is shown to be less than M worse")
     add("--allow-incomplete", type=number(0, 10 ** 9, "a whole number from 0 up", int), metavar="N",
@@ -2254,8 +2226,7 @@ def next_command(args) -> str:
 def format_report(report, records, asked, args, term) -> list:
     """The lines of the whole report, or of the failures, with the gates and what to do next."""
     if args.failures:
-        parts = [format_failures(system, record, asked, term, args.case)
-                 for system, record in zip(report["systems"], records)]
+        parts = [format_failures(system, record, asked, term, args.case) for system, record in zip(report["systems"], records)]
     else:
         glanced = [format_glance(report, term)] if len(report["systems"]) > 1 else []
         parts = glanced + [format_across(report, term) for _ in glanced]
