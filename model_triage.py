@@ -1603,7 +1603,8 @@ def end_group(process) -> None:
     if harness.ON_WINDOWS:
         import subprocess
         if process.poll() is None:
-            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True)
+            with contextlib.suppress(OSError):
+                subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True)
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):      # all gone; macOS says so of a dead group
         os.killpg(process.pid, signal.SIGKILL)
