@@ -561,8 +561,10 @@ class LogReader:
 
 
 def open_log(path):
-    """A log opened for reading; BenchError when it cannot be read."""
+    """A log opened for reading; BenchError when it cannot be read, which is done more than once."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+            raise BenchError(f"{path}: this is a pipe or a device, which cannot be read twice: put it into a file first")
         return open(path, "rb")
     except OSError as error:
         raise BenchError(f"{path}: the log cannot be read: {error.strerror}") from None
@@ -601,7 +603,7 @@ def planned_rows(reader, cases):
 
 def first_line(path) -> bytes:
     """The first line of a file."""
-    with open(path, "rb") as file:
+    with open_log(path) as file:
         return file.readline()
 
 

@@ -7943,6 +7943,13 @@ class TheReportCommand(InFolder):
             with self.subTest(path=path):
                 self.assertTrue(self.refused(1, path).startswith(error))
 
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "a system without named pipes")
+    def test_a_pipe_or_a_device_is_refused_at_once_since_a_log_is_read_twice(self):
+        os.mkfifo(self.folder / "pipe")
+        for path in (self.folder / "pipe", os.devnull):
+            self.assertEqual(called(report, path), (
+                1, "", f"error: {path}: this is a pipe or a device, which cannot be read twice: put it into a file first\n"))
+
     def test_a_folder_is_no_run(self):
         self.assertIn(IS_A_FOLDER, self.refused(1, self.folder))
 
