@@ -1992,7 +1992,7 @@ class Terminal:
 
     def cut(self, text: str, width: int) -> str:
         """The text, printable, cut with an ellipsis and padded to a width in columns."""
-        text = printable(text)
+        text = printable(text) if width > 0 else ""
         if columns(text) > width:
             while columns(text) > width - 1:
                 text = text[:-1]
