@@ -77,7 +77,8 @@ ENDED = "the call was ended because the run stops: run it again"
 DEFAULT_OPTIONS = {"temperature": 1.0, "num_predict": 64, "num_ctx": 4096}
 TEXT_NUM_PREDICT = 512      # of a reply without a schema, which may be prose
 # Every token of the prompt must count, so an overlong one has to be refused, not cut.
-OVERFLOW = re.compile(r"exceed.{0,40}context|longer than the context", re.IGNORECASE | re.DOTALL)
+OVERFLOW = re.compile("exceed.{0,40}context|longer than the context|maximum context length|context_length_exceeded",
+                      re.IGNORECASE | re.DOTALL)
 THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high",
          "max": "max"}
 PROBE_TOKENS = 16           # enough to see how a reply begins
@@ -182,16 +183,11 @@ def split_host_port(text):
     return found.groups() if found else None
 
 
-def is_port(text) -> bool:
-    """Whether Ollama takes the text for a port: "+80" → True, "65536" → False."""
-    return bool(re.fullmatch(r"[+-]?[0-9]{1,9}", text)) and 0 <= int(text) <= 65535
-
-
 def address_fault(scheme, host, port):
     """Why no client can connect to that, or ""."""
     if scheme.lower() not in ("http", "https"):
         return f"{scheme}:// is neither http:// nor https://"
-    if not port.isdigit() or int(port) == 0:
+    if not port.isdigit() or not 0 < int(port) <= 65535:
         return f"{port} is no port to connect to"
     if ip_text(host.partition("%")[0]) if ":" in host else re.fullmatch(r"[\w.~-]*", host, re.ASCII):
         return ""
@@ -207,7 +203,7 @@ def server_address(value: str) -> Address:
         scheme, rest = ("https", "ollama.com:443") if text == "ollama.com" else ("http", text)
     place, _, path = rest.partition("/")
     host, port = split_host_port(place) or (ip_text(place.strip("[]")) or place or "127.0.0.1", "")
-    if not is_port(port):
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", port) or not 0 <= int(port) <= 65535:
         port = default_port
     # A server binds to the unspecified address; a client has to name one.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(ip_text(host), host)
@@ -275,15 +271,6 @@ class Allowance:
         """SystemDown when the call was ended."""
         if self.ended.is_set():
             raise SystemDown(ENDED)
-
-    def allows(self, pause) -> bool:
-        """Whether a pause and something after it fit in."""
-        return time.monotonic() + pause < self.deadline
-
-    def pause(self, seconds) -> None:
-        """Wait; SystemDown at once when the call is ended."""
-        self.ended.wait(seconds)
-        self.check()
 
 
 class DeadlineReader(io.RawIOBase):
@@ -401,6 +388,21 @@ def server_words(content: bytes) -> str:
     return shortened(words) or "no words"
 
 
+def parsed_body(content: bytes):
+    """The JSON value of an answer; BadReply for what is none."""
+    try:
+        return harness.parse_json(content.decode("utf-8"), harness.QUICK)
+    except ValueError as error:
+        raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
+
+
+def busy(url, status, content, tries=0):
+    """The SystemDown for a server that has no time, even when it was asked several times."""
+    asked = f"; asked {tries} time{'s' * (tries > 1)}" if tries else ""
+    return SystemDown(f"the server at {url} is busy (HTTP {status}: {server_words(content)}{asked}): wait until it has time",
+                      may_return=True)
+
+
 class Current(threading.local):
     """What a thread is at: the connection that it used last, whether its trial is prepared, how the last one ended."""
     used, ready, ended_as = None, False, None
@@ -409,7 +411,8 @@ class Current(threading.local):
 class Server:
     """The server at an address, or else the one that OLLAMA_HOST names; threads share its connections, which are kept open."""
 
-    restart = "restart it with `ollama serve`"
+    restart = "restart {} with `ollama serve`"
+    address_of = staticmethod(server_address)
 
     def __init__(self, host: str | None = None):
         self.host = host
@@ -430,11 +433,11 @@ class Server:
         return ""
 
     def locate(self):
-        """(Address, what the look-up says of it) of OLLAMA_HOST; the look-up is done once, not every time."""
+        """(Address, what the look-up says of it); the look-up is done once, not every time."""
         value = os.environ.get("OLLAMA_HOST", "") if self.host is None else self.host
         with self.location_lock:
             if self.located is None or self.located[0] != value:
-                address = server_address(value)
+                address = self.address_of(value)
                 self.located = value, address, look_up(address, value)
             return self.located[1:]
 
@@ -514,35 +517,37 @@ class Server:
         finally:
             self.give_back(connection)
 
-    def get(self, path, may_lack=False):
-        """The JSON object that GET path brings, or None for a 404 that is allowed; SystemDown for anything else."""
+    def fetch(self, path):
+        """(status, body) of GET path; SystemDown where nothing answers, BadReply for what is not HTTP."""
         allowance = self.allow(ASK_TIMEOUT_S)
-        url = self.locate()[0].url
         try:
             try:
-                status, content = self.ask("GET", path, allowance)
+                return self.ask("GET", path, allowance)
             except ConnectionError:     # a kept connection may end just as it is used; asking again is harmless
-                status, content = self.ask("GET", path, allowance)
+                return self.ask("GET", path, allowance)
         except (TimeoutError, ConnectionError) as error:
-            raise SystemDown(f"{url} does not answer GET {path} ({error}): "
-                             "restart the server with `ollama serve`", may_return=True) from error
+            raise SystemDown(f"{self.locate()[0].url} does not answer GET {path} ({error}): {self.restart.format('the server')}",
+                             may_return=True) from error
+
+    def get(self, path, may_lack=False):
+        """The JSON object that GET path brings, or None for a 404 that is allowed; SystemDown for anything else."""
+        url = self.locate()[0].url
+        try:
+            status, content = self.fetch(path)
         except BadReply as error:
             raise no_ollama(url, error) from error
         if status in BUSY:
-            raise SystemDown(f"the server at {url} is busy (HTTP {status}: {server_words(content)}): "
-                             "wait until it has time", may_return=True)
+            raise busy(url, status, content)
         if status >= 500:
             raise SystemDown(f"the server at {url} fails to answer GET {path} (HTTP {status}: {server_words(content)}): "
                              "see its log, or restart it with `ollama serve`", may_return=True)
         if status == 404 and may_lack:
             return None
-        try:
-            value = harness.parse_json(content.decode("utf-8"))
-        except ValueError:
-            value = None
-        if status != 200 or not isinstance(value, dict):
-            raise no_ollama(url, f"GET {path} brought HTTP {status}, {json.dumps(server_words(content))}")
-        return value
+        with contextlib.suppress(BadReply):
+            value = parsed_body(content)
+            if status == 200 and isinstance(value, dict):
+                return value
+        raise no_ollama(url, f"GET {path} brought HTTP {status}, {json.dumps(server_words(content))}")
 
     def version(self) -> str:
         """The server's version; SystemDown when it is not there or is no Ollama."""
@@ -561,12 +566,6 @@ class Server:
         if not isinstance(listed, list):
             raise no_ollama(self.locate()[0].url, f"its {path} lists no models")
         return [model for model in listed if isinstance(model, dict) and isinstance(model.get("name"), str)]
-
-    def loaded(self):
-        """The models that the server holds in memory, or None where it cannot tell."""
-        found = self.models("/api/ps", may_lack=True) if self.tells_loaded else None
-        self.tells_loaded = found is not None
-        return found
 
     def close(self) -> None:
         """Close every connection; calls in flight in other threads end at once, later calls start afresh."""
@@ -593,13 +592,8 @@ def strict_json(text):
 
 def chat_fields(content: bytes) -> dict:
     """The JSON object of a chat answer, seen to have message.content and done; BadReply for anything else."""
-    try:
-        answer = harness.parse_json(content.decode("utf-8"), harness.QUICK)
-    except ValueError as error:
-        raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
-    message = answer.get("message") if isinstance(answer, dict) else None
-    text = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(text, str) or not isinstance(answer.get("done"), bool):
+    answer = parsed_body(content)
+    if not isinstance(harness.dig(answer, "message", "content"), str) or not isinstance(answer.get("done"), bool):
         raise BadReply(f"the body has no message.content and done: {server_words(content)}")
     return answer
 
@@ -771,21 +765,6 @@ def digest_of(entry) -> str:
     return digest.removeprefix("sha256:") if isinstance(digest, str) else ""
 
 
-def mend_for(status, words, tag):
-    """What to do about a request that the server refuses."""
-    if status < 400:
-        return "set OLLAMA_HOST to the address that it redirects to"
-    if "does not support thinking" in words:
-        return "--think off, or another model"
-    if "invalid think value" in words:
-        return "give --think another value"
-    if status == 404 and re.search(r"model .*not found", words):
-        return f"`ollama pull {tag}` fetches it"
-    if status in (404, 405):
-        return "set OLLAMA_HOST to where Ollama runs"
-    return "mend what it names, in the model's name, the options or the server's settings"
-
-
 class OllamaChat:
     """An Ollama model as a system: the messages of what is asked go in, filled with a case's input; JSON of its
     schema comes out, or text where it has none.
@@ -795,6 +774,7 @@ class OllamaChat:
     version = "1"
     mode = "live"
     path = "/api/chat"
+    fields = staticmethod(chat_fields)      # what an answer says
     pauses_s = PAUSES_S
     probe_message = "Hello, are you open on Sunday?"
 
@@ -968,29 +948,37 @@ class OllamaChat:
                 raise BadReply(str(error)) from error
             if status == 200:
                 return self.fields(content)
-            if status not in BUSY or pause is None or not allowance.allows(pause):
+            if status not in BUSY or pause is None or time.monotonic() + pause >= allowance.deadline:
                 raise self.refusal(status, content, tries)
-            allowance.pause(pause)
+            allowance.ended.wait(pause)
+            allowance.check()
 
-    def fields(self, content) -> dict:
-        """What a chat answer says; BadReply for what is none."""
-        return chat_fields(content)
+    def mend_for(self, status, words) -> str:
+        """What to do about a request that the server refuses."""
+        if status < 400:
+            return "set OLLAMA_HOST to the address that it redirects to"
+        if "does not support thinking" in words:
+            return "--think off, or another model"
+        if "invalid think value" in words:
+            return "give --think another value"
+        if status == 404 and re.search(r"model .*not found", words):
+            return f"`ollama pull {self.tag}` fetches it"
+        if status in (404, 405):
+            return "set OLLAMA_HOST to where Ollama runs"
+        return "mend what it names, in the model's name, the options or the server's settings"
 
     def refusal(self, status, content, tries):
         """The error that an HTTP status other than 200 stands for."""
         url, words = self.server.locate()[0].url, server_words(content)
         if status in BUSY:
-            asked = f"asked {tries} time{'s' * (tries > 1)}"
-            return SystemDown(f"the server at {url} is busy (HTTP {status}: {words}; {asked}): "
-                              "wait until it has time", may_return=True)
+            return busy(url, status, content, tries)
         if status >= 500:
             return ServerError(words)
-        if status == 400 and OVERFLOW.search(words):
+        if status in (400, 413, 422) and OVERFLOW.search(words):
             return ContextOverflow(words)
         if status < 300:
             return BadReply(f"HTTP {status} instead of 200: {words}")
-        return SystemDown(f"the server at {url} refuses the request (HTTP {status}: {words}): "
-                          f"{mend_for(status, words, self.tag)}")
+        return SystemDown(f"the server at {url} refuses the request (HTTP {status}: {words}): {self.mend_for(status, words)}")
 
     def warm(self, messages, tokens=1) -> dict:
         """The answer to a request, cut after some tokens and no trial: the model is loaded, its cache filled."""
@@ -1023,7 +1011,7 @@ class OllamaChat:
                              "mend what it names, or see the server's log") from error
         except (BadReply, TimeoutError) as error:
             raise SystemDown(f"{self.tag} does not answer a probe ({error}): see the server's log, "
-                             f"and {self.server.restart}", may_return=True) from error
+                             f"and {self.server.restart.format('it')}", may_return=True) from error
 
     def doubts(self, facts) -> list:
         """What the beginning of a reply gives cause to doubt, a text each."""
@@ -1052,7 +1040,7 @@ class OllamaChat:
 
     def advice(self, error_name: str):
         """The setting to change where model calls end as that error; None where no setting is known to help."""
-        thinks, limit, context = (self.options[name] for name in ("think", "num_predict", "num_ctx"))
+        thinks, limit, context = ({**DEFAULT_OPTIONS, **self.options}[name] for name in ("think", "num_predict", "num_ctx"))
         wider = f"num_ctx={2 * context}"
         longer = wider if limit < 0 else f"num_predict={max(4 * limit, 2048 if thinks else 0)}"
         if error_name == "JSONDecodeError" and self.fault:
@@ -1100,12 +1088,6 @@ class OllamaChat:
             facts["gpu_percent"] = round(100 * on_gpu / size)
         return facts
 
-    def take_warmed(self) -> bool:
-        """Whether this trial is the first after a probe or a prime."""
-        with self.server.lock:
-            warmed, self.warmed = self.warmed, False
-        return warmed
-
     def ready(self, case: dict) -> None:
         """Before a trial, outside its time: see that the server is there, and the same on a new connection as before."""
         try:
@@ -1129,9 +1111,11 @@ class OllamaChat:
         if not current.ready:
             self.ready(case)
         current.ready, current.ended_as = False, None
+        with self.server.lock:
+            after_prime, self.warmed = self.warmed, False
         told = {"seed": seed, "temperature": self.options["temperature"],
                 "server_version": self.server_version, "timeout_s": self.timeout_s,
-                "after_prime": self.take_warmed(), **({"host": self.host} if self.host else {})}
+                "after_prime": after_prime, **({"host": self.host} if self.host else {})}
         facts, self.latest = {}, messages
         try:
             answer = self.send(self.request(messages, seed), self.timeout_s, told)
@@ -1150,7 +1134,8 @@ class OllamaChat:
 
     def loaded(self) -> list:
         """The models that the server holds in memory, as far as it tells; notes whether ours is no longer there."""
-        models = self.server.loaded()
+        models = self.server.models("/api/ps", may_lack=True) if self.server.tells_loaded else None
+        self.server.tells_loaded = models is not None
         if models is not None:
             same = any(self.digest and digest_of(model).startswith(self.digest) for model in models)
             self.unloaded, self.listed = self.listed and not same, self.listed or same      # one in a cloud never is
@@ -1267,7 +1252,6 @@ def inventory(hosts=()) -> list:
 SENT_AS = {"temperature": "temperature", "num_predict": "max_tokens", "top_p": "top_p", "stop": "stop",
            "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
            "top_k": "top_k", "min_p": "min_p", "typical_p": "typical_p", "repeat_penalty": "repeat_penalty"}
-TOO_LONG = re.compile(OVERFLOW.pattern + r"|maximum context length|context_length_exceeded", OVERFLOW.flags)
 
 
 def url_address(url: str) -> Address:
@@ -1275,8 +1259,7 @@ def url_address(url: str) -> Address:
     found = re.fullmatch(r"(https?)://(\[[0-9a-fA-F:.]+\]|[\w.~-]+)(?::([0-9]{1,5}))?((?:/[\w.~%+-]+)*)/*", url.strip(), re.ASCII)
     scheme, host, port, path = found.groups() if found else ("", "", None, "")
     port = port or {"https": "443"}.get(scheme, "80")
-    fault = "it is not of that form" if not found else address_fault(scheme, host.strip("[]"), port) or (
-        "" if is_port(port) else f"{port} is no port")
+    fault = address_fault(scheme, host.strip("[]"), port) if found else "it is not of that form"
     if fault:
         known = "; a key is given by --key-env" if "@" in url or "?" in url else ""
         raise RunError(f"url {json.dumps(re.sub('//.*@', '//…@', url.partition('?')[0]))}: {fault}: give the address of the API, "
@@ -1300,13 +1283,10 @@ def completion_fields(content: bytes) -> dict:
     """A chat completion in the form of a chat answer of Ollama; BadReply for anything else.
 
     logprobs is there where the server gave any: [{"token", "logprob", "top_logprobs": […]}, …]."""
-    try:
-        answer = harness.parse_json(content.decode("utf-8"), harness.QUICK)
-    except ValueError as error:
-        raise BadReply(f"the body is not JSON ({error}): {server_words(content)}") from None
-    choices = answer.get("choices") if isinstance(answer, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message = choice.get("message")
+    answer = parsed_body(content)
+    choices = harness.dig(answer, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = harness.dig(choice, "message")
     if not isinstance(message, dict) or not isinstance(message.get("content"), (str, type(None))):
         raise BadReply(f"the body has no choices[0].message.content: {server_words(content)}")
     reason = choice.get("finish_reason")
@@ -1327,15 +1307,17 @@ class UrlServer(Server):
     restart = "see that it runs"
 
     def __init__(self, url, key_env=None):
-        super().__init__()
         address = url_address(url)
-        self.url, self.base, self.key_env = address.url, address.base, key_env
-        self.address = replace(address, base="")        # beside the API there is more to ask
+        super().__init__(address.url)
+        self.base, self.key_env = address.base, key_env
         self.key()
 
+    def address_of(self, url) -> Address:
+        """Where the server is, without the API's own path: beside it there is more to ask."""
+        return replace(url_address(url), base="")
+
     def anew(self) -> "UrlServer":
-        """The same server, without its connections."""
-        return UrlServer(self.url, self.key_env)
+        return UrlServer(self.host, self.key_env)
 
     def key(self) -> str:
         """The key, "" where none is asked for; RunError when it is not there."""
@@ -1350,13 +1332,6 @@ class UrlServer(Server):
         key = self.key()
         return f"Authorization: Bearer {key}\r\n" if key else ""
 
-    def locate(self):
-        """(Address, what the look-up says of it); the look-up is done once, not every time."""
-        with self.location_lock:
-            if self.located is None:
-                self.located = self.address, look_up(self.address, self.url)
-            return self.located
-
     def ask(self, method, path, allowance, body=b""):
         """(status, body) of one request, its body without the key, whatever the server does with it; raises as ever."""
         status, content = super().ask(method, path, allowance, body)
@@ -1366,25 +1341,17 @@ class UrlServer(Server):
 
     def look(self, path) -> dict:
         """The JSON object that a path brings, {} where it brings none; SystemDown where nothing answers at all."""
-        allowance = self.allow(ASK_TIMEOUT_S)
-        try:
-            try:
-                status, content = self.ask("GET", path, allowance)
-            except ConnectionError:     # a kept connection may end just as it is used
-                status, content = self.ask("GET", path, allowance)
-            value = harness.parse_json(content.decode("utf-8")) if status == 200 else {}
-        except (TimeoutError, ConnectionError) as error:
-            raise SystemDown(f"{self.url} does not answer GET {path} ({error}): {self.restart}",
-                             may_return=True) from error
-        except (BadReply, ValueError):
-            value = {}
-        return value if isinstance(value, dict) else {}
+        with contextlib.suppress(BadReply):
+            status, content = self.fetch(path)
+            value = parsed_body(content)
+            if status == 200 and isinstance(value, dict):
+                return value
+        return {}
 
     def version(self) -> str | None:
         """What the server calls its build, None where it tells none; sees what llama.cpp's server says of its model."""
         found = self.look(self.base.removesuffix("/v1") + "/props")
-        path, build, settings = (found.get(key) for key in ("model_path", "build_info", "default_generation_settings"))
-        length = settings.get("n_ctx") if isinstance(settings, dict) else None
+        path, build, length = found.get("model_path"), found.get("build_info"), harness.dig(found, "default_generation_settings", "n_ctx")
         self.current.used.version = "asked"
         self.props = {"model_path": re.split(r"[\\/]", path)[-1] if isinstance(path, str) else None,
                       "build": build if isinstance(build, str) else None,
@@ -1403,23 +1370,20 @@ class UrlChat(OllamaChat):
 
     Nothing proves which model answers, or what its cache held before: it is not pinned, and nothing is primed."""
 
+    fields = staticmethod(completion_fields)
     prime = confirm = at = None
     unloads_at_once = False
 
     def __init__(self, url: str, name: str, key_env: str | None = None):
         server = UrlServer(url, key_env)
-        self.url, self.file = server.url, None      # the model's file, as llama.cpp's server names it
+        self.url, self.file = server.host, None     # the model's file, as llama.cpp's server names it
         super().__init__(name, TRIAGE)
-        self.name, self.server, self.keep_alive = name, server, None
+        self.name, self.server, self.keep_alive, self.path = name, server, None, server.base + "/chat/completions"
 
     @property
     def model(self) -> str:
         """The name that the server is asked for, and that nothing pins it."""
         return f"{self.name} (model not pinned)"
-
-    @property
-    def path(self) -> str:
-        return self.server.base + "/chat/completions"
 
     def settled(self) -> dict:
         """The options of every trial, without those that Ollama alone has; think is None where nobody asked for any."""
@@ -1455,23 +1419,17 @@ class UrlChat(OllamaChat):
         return json.dumps({"model": self.name, "messages": messages, "stream": False, "seed": seed, **sent,
                            **self.logprobs_asked}).encode("ascii")
 
-    def fields(self, content) -> dict:
-        return completion_fields(content)
-
-    def refusal(self, status, content, tries):
-        """The error that an HTTP status other than 200 stands for."""
-        words = server_words(content)
-        if status in (400, 413, 422) and TOO_LONG.search(words):
-            return ContextOverflow(words)
-        if status in BUSY or not 300 <= status < 500:
-            return super().refusal(status, content, tries)
-        mend = ("it redirects, which is not followed: let --url name where it leads" if status < 400 else
-                "let --key-env name the environment variable with the key" if status in (401, 403) else
-                f"see that --url ({self.url}) ends as the server's API does, mostly in /v1, and that it has "
-                f"--model {self.name}" if status in (404, 405) else
-                "--option num_predict=-1 leaves max_tokens out" if "max_tokens" in words else
-                "mend what it names, in the options, the schema or the model's name")
-        return SystemDown(f"the server at {self.url} refuses the request (HTTP {status}: {words}): {mend}")
+    def mend_for(self, status, words) -> str:
+        """What to do about a request that the server refuses."""
+        if status < 400:
+            return "it redirects, which is not followed: let --url name where it leads"
+        if status in (401, 403):
+            return "let --key-env name the environment variable with the key"
+        if status in (404, 405):
+            return f"see that --url ({self.url}) ends as the server's API does, mostly in /v1, and that it has --model {self.name}"
+        if "max_tokens" in words:
+            return "--option num_predict=-1 leaves max_tokens out"
+        return "mend what it names, in the options, the schema or the model's name"
 
     def check_digest(self) -> None:
         """SystemDown where the server itself says that it has another model by now."""
@@ -1488,7 +1446,7 @@ class UrlChat(OllamaChat):
         if names and self.name not in names:
             self.warnings.append(f"the server lists no model {json.dumps(self.name)}, and answers all the same"
                                  f"{harness.nearest(self.name, names) or '; it lists ' + ', '.join(names[:8])}")
-        address = self.server.address
+        address = self.server.locate()[0]
         if self.server.key_env and not address.secure and not re.match(r"127\.|localhost$|::1$", address.host):
             self.warnings.append(f"the key goes to {address.host} unencrypted: use https:// where the network is not your own")
         if dropped:
@@ -1502,9 +1460,7 @@ class UrlChat(OllamaChat):
         """The setting to change where model calls end as that error; None where no setting is known to help."""
         if error_name == "ContextOverflow" or error_name == "TruncatedReply" and self.options["num_predict"] < 0:
             return "start the server with a longer context"
-        alike = copy.copy(self)
-        alike.options = {**DEFAULT_OPTIONS, **self.options}
-        return OllamaChat.advice(alike, error_name)
+        return super().advice(error_name)
 
     def loaded(self) -> list:
         return []
