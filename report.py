@@ -1194,10 +1194,12 @@ def svg_open(width, height, name, words, ident="") -> list:
             f'<title id="{ident}name">{escaped(name)}</title>', f'<desc id="{ident}words">{escaped(words)}</desc>']
 
 
-def interval_drawing(interval, value, x, y, width) -> str:
-    """A share as a dot on its interval, along a width that stands for 0 to 1."""
+def interval_drawing(interval, won, of, x, y, width) -> str:
+    """A pass rate as a dot on its interval, along a width that stands for 0 to 1; "" without one."""
+    if not interval:
+        return ""
     low, high = (x + limit * width for limit in interval)
-    dot = f'<circle cx="{at(x + value * width)}" cy="{at(y)}" r="4" fill="currentColor"/>'
+    dot = f'<circle cx="{at(x + won / of * width)}" cy="{at(y)}" r="4" fill="currentColor"/>'
     return svg_path("range", f"M{at(low, y)}H{at(high)}") + dot
 
 
@@ -1298,11 +1300,6 @@ def curve_drawing(values, band, cases, x, y, width, height) -> list:
 
 # Show: the picture
 
-def picture_interval(interval, won, of, y) -> list:
-    """The interval of a pass rate, where there is one, below the scale that all of a picture share."""
-    return [interval_drawing(interval, won / of, INTERVAL_X, y, INTERVAL_WIDTH)] if interval else []
-
-
 def picture_foot(y, system, pitch) -> tuple:
     """(what stands below the cases, where it ends): the cases that each trial passed, the rates, the scale."""
     lines, each = [svg_path("rule", f"M{at(NAME_X, y)}H{at(WIDTH - NAME_X)}")], system["passed_per_trial"] or []
@@ -1314,7 +1311,7 @@ def picture_foot(y, system, pitch) -> tuple:
         y += 22
     for words, won, of, interval, _ in rates(system):
         lines += [svg_text(NAME_X, y + 16, words), svg_text(COUNT_X, y + 16, f"{won}/{of}", "end"),
-                  *picture_interval(interval, won, of, y + 12)]
+                  interval_drawing(interval, won, of, INTERVAL_X, y + 12, INTERVAL_WIDTH)]
         y += 22
     return lines + [svg_text(INTERVAL_X + share * INTERVAL_WIDTH, y + 18, f"{share:g}", "dim middle") for share in QUARTERS], y + 4
 
@@ -1342,7 +1339,7 @@ def picture_grid(system, record, top) -> tuple:
         won, ran, interval, note = case_told(system["per_case"][name], verdicts)
         lines += [svg_text(NAME_X, y + 4, shortened(name, NAME_LETTERS, 8), "name"), svg_text(COUNT_X, y + 4, f"{won}/{ran}", "end"),
                   *[svg_text(NOTE_X, y + 4, note, NOTE_CLASSES.get(note, "dim"))] * bool(note),
-                  *picture_interval(interval, won, ran, y)]
+                  interval_drawing(interval, won, ran, INTERVAL_X, y, INTERVAL_WIDTH)]
     return lines + [svg_text(NAME_X, bottom - 6, rest, "dim")] * bool(rest) + foot, end + 20
 
 
@@ -1360,7 +1357,7 @@ def svg_picture(system: dict, record: dict) -> str:
         y += 300
     return "\n".join([*svg_open(WIDTH, y + 20, f"{name}: {heading(system)}", words),
                       f"<style>\n{picture_css()}</style>",
-                      f'<rect class="paper" fill="#ffffff" width="{WIDTH}" height="{at(y + 20)}" rx="8"/>', *lines,
+                      f'<rect class="paper" fill="#ffffff" width="{WIDTH}" height="{at(y + 20)}" rx="8"/>', *filter(None, lines),
                       "</svg>", ""])
 
 
@@ -1399,32 +1396,29 @@ def preformatted(value, letters=REPLY_LETTERS) -> str:
     return f"<pre><code>{lines}</code></pre>{cut}"
 
 
-def terms_html(facts) -> str:
-    """[(word, HTML)] as a list of terms; "" when there are none."""
-    return f"<dl>{''.join(f'<dt>{word}</dt><dd>{fact}</dd>' for word, fact in facts)}</dl>" if facts else ""
+def terms_html(facts, letters) -> str:
+    """[(word, HTML, or [a text to cut])] as a list of terms, without those of no text."""
+    told = [(word, isolated(shortened(as_text(fact[0]), letters)) if isinstance(fact, list) else fact)
+            for word, fact in facts if fact not in ("", [""], [None])]
+    return f"<dl>{''.join(f'<dt>{word}</dt><dd>{fact}</dd>' for word, fact in told)}</dl>"
 
 
 def asked_html(case, task, letters) -> str:
     """What is known of a case: its input, what is wanted of the answer and why."""
-    if not case:
-        return ""
-    whys = [dig(criterion, "why") for criterion in case.get("failure_criteria", ())]
+    whys = [("why", [dig(criterion, "why")]) for criterion in case.get("failure_criteria", ())]
     return terms_html([("input", "none" if case["input"] is None else preformatted(case["input"], letters)),
-                       ("expectation", isolated(shortened(wanted(case, task), letters))),
-                       *(("why", isolated(shortened(as_text(why), letters))) for why in whys if why)])
+                       ("expectation", [wanted(case, task)]), *whys], letters) if case else ""
 
 
 def answer_terms(row, case, task, letters) -> list:
-    """[(word, HTML)] of what a trial answered: its output, what of that is compared, the raw reply."""
+    """[(word, HTML or [text])] of what a trial answered: its output, what of that is compared, the raw reply."""
     output, reply, terms = row["output"], row["metadata"].get("reply"), []
     refused = row["check"] == "rejection" or "expects_rejection" in row
     if output is not None or not refused and row["verdict"] != "incomplete":
         terms.append(("output", preformatted(output, letters)))
     elif has_run(row) and reply is None:
         terms.append(("output", f"none{': the input was refused, as it must be' * (row['verdict'] == 'pass')}"))
-    told = "; ".join(compared_words(output, case, task)) if row["verdict"] != "incomplete" else ""
-    if told:
-        terms.append(("compared", isolated(shortened(told, letters))))
+    terms.append(("compared", ["; ".join(compared_words(output, case, task)) if row["verdict"] != "incomplete" else ""]))
     if reply is not None and as_text(reply) not in (output, as_text(output)):
         terms.append(("raw reply", preformatted(reply, letters) if reply else "(empty)"))
     return terms
@@ -1448,15 +1442,14 @@ def trial_ranges(group) -> str:
 def answer_html(ident, group, total, most, case, task, page) -> str:
     """One answer of a case: its verdict, check, reason, output and reply, the trials that gave it, most tokens, their thinking."""
     row, verdict = group[0], group[0]["verdict"] if has_run(group[0]) else "not run"
-    terms = [(key, isolated(shortened(row[key], page.text))) for key in ("check", "reason") if row[key]]
-    terms += answer_terms(row, case, task, page.text)
+    terms = [("check", [row["check"]]), ("reason", [row["reason"]]), *answer_terms(row, case, task, page.text)]
     told = "; ".join(map(trial_words, group)) if page.room > 40 * total else trial_ranges(group)
     terms.append(("trial" if len(group) == 1 else "trials", f"<small>{told}</small>"))
     letters = min(page.text, page.room // (2 * total))
     opened = [details_html(f"thinking of trial {one['trial']}", preformatted(one["metadata"]["thinking"], letters))
               for one in group if one["metadata"].get("thinking") and letters > 40]
     return (f'<article id="{ident}" class="{CLASSES[verdict]}"><h5>{verdict_html(verdict)}: {len(group)} of '
-            f"{plural(total, 'trial')}</h5>{terms_html(terms)}{tokens_html(group, most)}{''.join(opened)}</article>")
+            f"{plural(total, 'trial')}</h5>{terms_html(terms, page.text)}{tokens_html(group, most)}{''.join(opened)}</article>")
 
 
 def shade(share) -> str:
@@ -1527,7 +1520,8 @@ def page_table(caption, heads, rows, numbers=()) -> str:
 
 def list_html(texts, kind="") -> str:
     """A list of HTML texts; "" when there are none."""
-    return f"<ul{kind}>{''.join(f'<li>{text}</li>' for text in texts)}</ul>" if texts else ""
+    items = "".join(f"<li>{text}</li>" for text in texts)
+    return f"<ul{kind}>{items}</ul>" if items else ""
 
 
 def details_html(summary, content) -> str:
@@ -1564,10 +1558,10 @@ def name_html(place, name) -> str:
     return isolated(name) if place is None else f'<a href="#c{place}">{isolated(name)}</a>'
 
 
-def interval_html(interval, value) -> str:
-    """An interval, drawn small and in numbers."""
-    drawing = svg_path("rule", "M5 8h110M5 4v8M115 4v8") + interval_drawing(interval, value, 5, 8, 110)
-    return f'<svg viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{drawing}</svg>{span(interval)}'
+def interval_html(interval, won, of) -> str:
+    """An interval, drawn small and in numbers; "" without one."""
+    drawing = svg_path("rule", "M5 8h110M5 4v8M115 4v8") + interval_drawing(interval, won, of, 5, 8, 110)
+    return f'<svg viewBox="0 0 120 16" width="120" height="16" aria-hidden="true">{drawing}</svg>{span(interval)}' if interval else ""
 
 
 def strip_html(marks, shapes=BARS, kinds=CLASSES) -> str:
@@ -1592,7 +1586,7 @@ def grid_row(number, place, name, verdicts, case, cells) -> str:
     """One case of a grid: its trials, passed of those that ran, interval, note."""
     won, ran, interval, note = case_told(case, verdicts)
     return (f'<tr id="s{number}r{place}" class="{bench.how_often(verdicts)}"><th scope="row">{name_html(place, name)}'
-            f'</th>{cells}<td class="number">{won}/{ran}</td><td>{interval_html(interval, won / ran) if interval else ""}</td>'
+            f'</th>{cells}<td class="number">{won}/{ran}</td><td>{interval_html(interval, won, ran)}</td>'
             f'<td class="{NOTE_CLASSES.get(note, "dim")}">{note}</td></tr>')
 
 
@@ -1753,7 +1747,7 @@ def system_html(number, system, page) -> str:
              "<h3>Trials</h3>", system_grid(number, system, rows, page),
              f'<h3 id="s{number}k">Curve</h3>', curve_html(number, system, record),
              "<h3>Failed and incomplete</h3>" if any(tables) else "", *tables,
-             "<h3>When, on what, how long</h3>", list_html(list(map(isolated, run_words(system, page.times[number]) + cost_lines(system)))),
+             "<h3>When, on what, how long</h3>", list_html(map(isolated, run_words(system, page.times[number]) + cost_lines(system))),
              "<h3>How sure</h3>" if "sureness" in system else "",
              list_html([isolated(text.strip()) for text in harness.sureness_words(system.get("sureness"))]),
              "<h3>Plan and identity</h3>",
@@ -1803,7 +1797,7 @@ def glance_html(report) -> str:
              *(f'<span data-head="{head}">{texts[number]}</span>' for _, head, _, texts in columns)]
             for number, system in enumerate(report["systems"])]
     return page_table(f"The systems; {isolated(glance_words(report))}", ["system", *(head for _, head, *_ in columns)], rows,
-                      range(1, len(columns) + 1)) + list_html(list(map(isolated, unequal_words(report))))
+                      range(1, len(columns) + 1)) + list_html(map(isolated, unequal_words(report)))
 
 
 def across_html(report, page) -> str:
