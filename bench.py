@@ -322,14 +322,14 @@ def header_problem(header):
     return None
 
 
-def row_problem(row, header):
-    """What is wrong with one row of a log, or None."""
+def row_problem(row, inputs, rounds):
+    """What is wrong with one row of a log whose header tells its cases (or None) and the numbers of its trials, or None."""
     if not isinstance(row, dict) or not isinstance(row.get("case_id"), str):
         return "it is not the row of a trial"
     case_id, trial = row["case_id"], row.get("trial")
-    if case_id not in header.get("case_inputs", {case_id: None}):
+    if inputs is not None and case_id not in inputs:
         return f"case {shown(case_id)} is not of the plan"
-    if type(trial) is not int or trial not in rounds_of(header["trials"], header.get("shard")):
+    if type(trial) is not int or trial not in rounds:
         return f"trial {shown(trial)} is not of the plan"
     problem = harness.response_problem(row)
     if problem:
@@ -490,10 +490,6 @@ class LogReader:
         """Note that the last line, which ends before the tail, is not whole."""
         self.kept, self.unended, self.torn = kept, False, end - kept + len(self.tail)
 
-    def _is_planned(self, step):
-        """Whether a step is one of those that the header tells."""
-        return step in [{"trials": one["trials"], "at": one["at"]} for one in self.header.get("extended", ())]
-
     def _stands_twice(self, row):
         """What is wrong with a row whose trial an earlier line holds, or None."""
         lines = self.places.get(row["case_id"])
@@ -532,29 +528,30 @@ class LogReader:
 
     def rows(self):
         """Each row in file order. Damage is a BenchError, or goes to the list damaged where one is given."""
+        inputs, rounds = self.header.get("case_inputs"), rounds_of(self.header["trials"], self.header.get("shard"))
+        planned = [{"trials": step["trials"], "at": step["at"]} for step in self.header.get("extended", ())]
         has_ties = self.has_ties()
         for self.offset, line, last in self.lines:
             self.number += 1
-            row = None
             try:
                 row = parse_line(line)
                 if has_ties:
                     self._follow(line)
-                if line.startswith(PLAN_START) and self._is_planned(plan_step(line)):
+                if line.startswith(PLAN_START) and plan_step(line) in planned:
                     continue
-                problem = row_problem(row, self.header)
+                problem = row_problem(row, inputs, rounds)
             except ValueError as error:
                 if last and is_torn(line):
                     self._tear(self.offset, self.offset + len(line))
                     return
                 self.tie = None     # what the next line is to be tied to cannot be known
                 problem = f"not JSON: {error}"
-            twice = None if problem else self._stands_twice(row)
-            if (problem or twice) and self.damaged is None:
-                raise BenchError(f"{self.path}: line {self.number}: {problem or twice}; the file is left as it was: "
+            fault = problem or self._stands_twice(row)
+            if fault and self.damaged is None:
+                raise BenchError(f"{self.path}: line {self.number}: {fault}; the file is left as it was: "
                                  f"--from {harness.in_shell(harness.as_word(self.path))} --log NEW takes over its good rows")
-            if problem or twice:
-                self.damaged.append((self.number, problem or twice))
+            if fault:
+                self.damaged.append((self.number, fault))
             if not problem:
                 row.pop("tie", None)        # which says nothing of the trial
                 yield row
