@@ -143,11 +143,6 @@ class Interrupted(BaseException):
 
 # Plan: a plan and the header that holds it
 
-def is_data(task) -> bool:
-    """Whether a task was read from a file of data, not imported."""
-    return isinstance(task, harness.DataTask)
-
-
 def schedule(cases: list, trials: int) -> list:
     """(case, trial) of every planned trial in trial-major order."""
     return [(case, trial) for trial in range(trials) for case in cases]
@@ -172,7 +167,7 @@ def utc_now() -> str:
 
 def task_entry(task) -> dict:
     """What a header says of a task: its name and hash, and the data that grades or the module's name."""
-    data = {"data": task.definition} if is_data(task) else {"module": getattr(task, "__name__", None)}
+    data = {"data": task.definition} if isinstance(task, harness.DataTask) else {"module": getattr(task, "__name__", None)}
     return {**harness.task_identity(task), **data}
 
 
@@ -251,8 +246,7 @@ def prompt_difference(logged, now, names=("in the log", "now")) -> list:
 
 def cases_that_differ(logged, now) -> list:
     """A line for each case that a log holds otherwise than the case set of today, or that only one of them holds; at most 40."""
-    old, new = ({case["id"]: case for case in header.get("cases") or () if isinstance(case, dict) and isinstance(case.get("id"), str)}
-                for header in (logged, now))
+    old, new = ({case["id"]: case for case in header.get("cases", ())} for header in (logged, now))
     lines = []
     for name in dict.fromkeys([*old, *new] if old and new else ()):
         a, b = old.get(name), new.get(name)
@@ -660,11 +654,6 @@ def is_refusal(row) -> bool:
     return "error" in row and "Rejection" in row["error"]["types"]
 
 
-def outcome(row) -> str | None:
-    """What a logged trial ended as where nothing can be graded: the name of its error; else None."""
-    return None if "output" in row else row["error"]["types"][0]
-
-
 # Read: logs of one plan
 
 def provenance_of(header) -> dict:
@@ -717,11 +706,11 @@ def merged_provenance(headers) -> dict:
                                  for one in told]}
 
 
-def check_once(row, path, other, other_path) -> None:
-    """BenchError where two logs have different results for a trial."""
+def check_once(row, path, other, other_path, what="merged") -> None:
+    """BenchError where two logs have different results for a trial, and so cannot be merged, or what is to be done."""
     if result_of(row) != result_of(other):
         raise BenchError(f"trial {row['trial']} of case {shown(row['case_id'])} has one result in {other_path} and another "
-                         f"in {path}: a trial counts once, so these cannot be merged")
+                         f"in {path}: a trial counts once, so these cannot be {what}")
 
 
 # Read: parts of a log in processes of their own
@@ -840,7 +829,7 @@ def sources_today(header, task, spec, cases_path) -> tuple:
     spec, cases_path = spec or files.get("task"), cases_path or files.get("cases")
     if isinstance(spec, str) and harness.is_task_file(spec):
         return harness.load_plan(there(spec), there(cases_path))
-    if is_data(task):
+    if isinstance(task, harness.DataTask):
         raise BenchError("the log does not say which file its task is from: give it with --task")
     if cases_path is None and task.__name__ != "triage_task":
         return task, None
@@ -1433,11 +1422,10 @@ def taken_over(paths, header, redo_unanswered, warn) -> tuple:
             if redo_unanswered and not answered(row):
                 skipped.add(key)
                 continue
-            if key in rows and result_of(rows[key]) != result_of(row):
-                raise BenchError(f"trial {key[1]} of case {shown(key[0])} has one result in {origin[key]} and "
-                                 f"another in {path}: a trial counts once, so these cannot be taken over together")
-            rows.setdefault(key, row)
-            origin.setdefault(key, path)
+            if key in rows:
+                check_once(row, path, rows[key], origin[key], "taken over together")
+            else:
+                rows[key], origin[key] = row, path
         run_again += old.get("run_again", 0)
     run_again += len(skipped - set(rows))
     place = {case_id: place for place, case_id in enumerate(header["case_inputs"])}
@@ -1562,7 +1550,7 @@ class Run:
         self.done = {case["id"]: bytearray(trials) for case in cases}
         self.stop_if_hopeless, self.extend = stop_if_hopeless, extend
         self.check_raised = self.hopeless = False
-        self.calls = Counter()      # the model calls of this invocation by what they ended as
+        self.calls = Counter()      # the model calls of this invocation by their error's name, None for an output
         self.warned = set()
         self.started = clock()
         self.idle_s = 0.0       # spent on loading and waiting, which tells nothing of the trials' rate
@@ -1714,7 +1702,7 @@ class Run:
         if self.progress:
             self.progress(self.counts(), self.clock() - self.started - self.idle_s, row, verdict)
         if not is_refusal(row):
-            self.calls[outcome(row)] += 1
+            self.calls[None if "output" in row else row["error"]["types"][0]] += 1
 
     def see_hope(self) -> None:
         """Say once that no trial of the run can be graded, or stop it there where that is asked for."""
@@ -2298,11 +2286,6 @@ def headline(figures) -> list:
 
 # Show: while trials run
 
-def up(rows) -> str:
-    """What moves a terminal's cursor up."""
-    return f"\x1b[{rows}A" if rows else ""
-
-
 class Painter:
     """Lines at the foot of a terminal that are rewritten in place; the cursor rests at the start of the last one."""
 
@@ -2331,7 +2314,7 @@ class Painter:
             self._write(self._clearing() + "\n".join(lines) + "\r")
         else:
             below = range(len(lines) - 1, -1, -1)
-            self._write("".join(up(rows) + line + "\x1b[K\r" + "\n" * rows
+            self._write("".join(f"\x1b[{rows}A" * bool(rows) + line + "\x1b[K\r" + "\n" * rows
                                 for rows, line, was in zip(below, lines, self.lines) if line != was))
         self.lines, self.drawn_at = list(lines), self.size()
 
@@ -2546,10 +2529,9 @@ def resume_command(system, path="") -> str:
 
     A log may be hostile: nothing of it is run, and what a terminal would obey is escaped."""
     told = system.get("provenance") or {}
-    command = told.get("command")
-    words = [word for word in command[1:] if isinstance(word, str)] if isinstance(command, list) else []
-    if not isinstance(command, list):
+    if not isinstance(told.get("command"), list):
         return ""
+    words = [word for word in told["command"][1:] if isinstance(word, str)]
     if is_shard(told.get("shard")):
         words = [*without(words, "--shard"), "--shard", "{part}/{of}".format(**told["shard"])]
     if told.get("extended"):
@@ -2898,7 +2880,7 @@ def named_system(args, task, case_set):
         system = harness.import_named("model_triage", "system").Command(args.command, args.shell, args.workspace)
     elif args.url is not None:
         system = harness.import_named("model_triage", "system").UrlChat(args.url, args.system, args.key_env)
-    elif args.system is None and is_data(task):
+    elif args.system is None and isinstance(task, harness.DataTask):
         raise harness.UsageError(f"give what {args.task} is for: --model TAG, or a program with --command ARGV")
     else:
         system = harness.load_system(args.system or "model_triage:bayes", case_set)
@@ -3137,8 +3119,8 @@ def size_words(size) -> str:
 
 def model_lines(models, logs) -> list:
     """A line for each model of a server, and below it those of its logs."""
-    rows = [[printable(model["name"]), size_words(model["size"]), printable(as_text(model["quantisation"] or "?")), model["digest"] or "?"]
-            for model in models]
+    rows = [[printable(model["name"]), size_words(model["size"]), printable(as_text(model["quantisation"] or "?")),
+             model["digest"] or "?"] for model in models]
     head = ["model", "size", "quantisation", "digest"]
     widths = [max(map(columns, column)) for column in zip(head, *rows)]
     told = []
