@@ -2753,6 +2753,16 @@ def file_sha256(path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def as_listed(paths, sources) -> list:
+    """The files in the order in which a report lists their hashes, those that it does not list in the places left over."""
+    given = [(file_sha256(path), path) for path in paths]
+    listed = []
+    for source in sources:
+        same = next((one for one in given if one[0] == dig(source, "sha256")), None)
+        listed.append(same and given.pop(given.index(same))[1])
+    return [path or given.pop(0)[1] for path in listed]
+
+
 # Signatures, which OpenSSH makes and checks
 
 def ssh_keygen(*words, data=b"") -> tuple:

@@ -290,10 +290,12 @@ def named(manifest) -> str:
 
 
 def labels(records: list) -> list:
-    """The name of each system, numbered where a name comes more than once."""
-    names = [named(record.manifest) for record in records]
-    return [f"{name} ({names[:number + 1].count(name)})" if names.count(name) > 1 else name
-            for number, name in enumerate(names)]
+    """The name of each system, numbered where a name comes more than once: no two have the same."""
+    names, titles = [named(record.manifest) for record in records], []
+    for name in names:
+        numbered = [name] if names.count(name) == 1 else [f"{name} ({number})" for number in range(1, 2 * len(names) + 1)]
+        titles.append(next(title for title in numbered if title == name or title not in {*names, *titles}))
+    return titles
 
 
 def why_not_compared(records, titles, trials):
@@ -469,16 +471,16 @@ def gates(report: dict, records: list, args) -> list:
     """[{gate, met, detail}] of the gates that were asked for, with the cases that keep one from being met."""
     if not args.require and not args.min and args.no_worse_than is None and args.allow_incomplete is None:
         return []
-    found, several, records = {}, len(report["systems"]) > 1, list(map(compact, records))
+    found, several, records = [], len(report["systems"]) > 1, list(map(compact, records))
     for system, record in zip(report["systems"], records):
         for name, verdict in system_gates(system, record, args).items():
-            found[f"{name}, {system['label']}" if several else name] = verdict
+            found.append({"gate": f"{name}, {system['label']}" if several else name, **verdict})
     if args.no_worse_than is not None:
         last = report["comparisons"][-1]
         whys = [f"{last[key]}: {why}" for key, why in (("a", ungradable(records[0])), ("b", ungradable(records[-1]))) if why]
-        found[f"--no-worse-than {last['b']}"] = ({"met": False, "detail": "; ".join(whys)} if whys else
-                                                no_worse_gate(last, args.margin, records[0]))
-    return [{"gate": name, **verdict} for name, verdict in found.items()]
+        verdict = {"met": False, "detail": "; ".join(whys)} if whys else no_worse_gate(last, args.margin, records[0])
+        found.append({"gate": f"--no-worse-than {last['b']}", **verdict})
+    return found
 
 
 # Show: text of one system
@@ -2126,6 +2128,9 @@ def minimum(text: str) -> tuple:
 
 def check_proof(parser, args) -> None:
     """Usage errors for options of the proof that do not go together, or go with none of the others."""
+    for name in ("sign", "signers", "signer"):
+        if getattr(args, name) == "":      # else nothing would be signed or checked, and nobody told
+            parser.error(f"--{name} is empty: is a variable unset?")
     if args.signer and not args.signers:
         parser.error("--signer needs --signers: the file of ssh-keygen that lists who may sign")
     if args.signers and not args.verify:
@@ -2298,7 +2303,8 @@ def remade(claimed, args) -> tuple:
         return None, harness.findings({"report_version": claimed.get("report_version")}, {"report_version": REPORT_VERSION})
     sources, said = claimed.get("sources"), io.StringIO()
     if not isinstance(sources, list) or len(sources) != len(args.runs):
-        raise RunError(f"{args.verify} is not made of {plural(len(args.runs), 'file')}: give all of its own, in their order")
+        raise RunError(f"{args.verify} is not made of {plural(len(args.runs), 'file')}: give all of its own")
+    args.runs = harness.as_listed(args.runs, sources)
     try:
         with contextlib.redirect_stderr(said):
             again = parse_args([*harness.remaking_words(claimed.get("options"), REMADE, args.runs), *harness.unusual(args)])

@@ -2091,7 +2091,17 @@ class Proof(InFolder):
         self.make(self.RECORDED, self.RECORDED)
         self.assertEqual(self.verified(self.RECORDED, self.RECORDED), ["MATCH"])
         self.assertEqual(self.verified(self.RECORDED), [
-            "MALFORMED  report.json is not made of 1 file: give all of its own, in their order"])
+            "MALFORMED  report.json is not made of 1 file: give all of its own"])
+
+    def test_the_files_of_a_report_may_be_given_in_any_order(self):
+        parts = [f"log-{part}-of-3.jsonl" for part in (1, 2, 3)]
+        for part, name in enumerate(parts, start=1):
+            self.assertEqual(called(bench, "--trials", 3, "--shard", f"{part}/3", "--log", name)[0], 0)
+        self.make(*parts, self.RECORDED, "--no-worse-than", self.RECORDED)
+        given = parts[2], self.RECORDED, parts[1], self.RECORDED, parts[0]
+        self.assertEqual(self.verified(*given), ["MATCH"])
+        self.write(parts[1], Path(parts[1]).read_text(encoding="utf-8").rstrip())
+        self.assertEqual([line.partition(":")[0] for line in self.verified(*given)], ["HASH_MISMATCH  sources[1].sha256"])
 
     def test_every_value_of_a_report_counts(self):
         self.begin("--min", "pass@1=0.5")
@@ -2287,7 +2297,10 @@ class Proof(InFolder):
         self.write("x.jsonl", "")
         for words, said in ((("--verify", "r.json"), "needs the report and the logs"), (("x.jsonl", "--signers", "a"), "needs --verify"),
                             (("x.jsonl", "--sign", "k"), "--sign needs --out"), (("x.jsonl", "--redact", "--failures"), "leave one of them out"), (("x.jsonl", "--signer", "k"), "needs --signers"),
-                            (("x.jsonl", "--verify", "r.json", "--require", "all"), "leave --require out")):
+                            (("x.jsonl", "--verify", "r.json", "--require", "all"), "leave --require out"),
+                            (("x.jsonl", "--verify", "r.json", "--signers", ""), "--signers is empty"),
+                            (("x.jsonl", "--verify", "r.json", "--signers", "a", "--signer", ""), "--signer is empty"),
+                            (("x.jsonl", "--out", "r.json", "--sign", ""), "--sign is empty")):
             status, _, err = called(report, *words)
             self.assertEqual((status, said in err), (2, True), err)
 
@@ -7354,6 +7367,15 @@ class Gates(InFolder):
             {"gate": "--require all", "met": False, "detail": "every trial passes in 1 of 2 cases",
              "cases": ["b [3/4 trials] trial 1: triage-outcome: category is other"]},
             {"gate": "--allow-incomplete 0", "met": True, "detail": "0 incomplete trials"}])
+
+    def test_no_system_hides_the_gate_of_another_behind_its_name(self):
+        paths = [self.folder / f"{number}.json" for number in range(3)]
+        for path, name, marks in zip(paths, ("m (1)", "m", "m"), ("--", "++", "++")):
+            harness.write(path, run_record({"a": marks}, name))
+        made = report_on(*paths, "--require", "all", "--out", self.folder / "out.json")
+        self.assertEqual(made.status, 1)
+        self.assertEqual([(gate["gate"], gate["met"]) for gate in harness.read_json(self.folder / "out.json")["gates"][::2]], [
+            ("--require all, m (1)", False), ("--require all, m (2)", True), ("--require all, m (3)", True)])
 
     def test_require_majority_is_strictly_more_than_half(self):
         self.assertTrue(self.gate("--require", "majority", grid={"a": "++-", "b": "+++"})[0]["met"])
