@@ -624,7 +624,9 @@ def cost_lines(system) -> list:
         lines.append("money: unknown, since the trials do not tell their tokens")
     elif paid:
         each = f", {as_text(paid['per_passed'])} a passed trial" if paid["per_passed"] is not None else ""
-        lines.append(f"money: {as_text(paid['total'])} in all{each}, at {paid['price_in']:g} in and "
+        told, calls = min(costs[name]["trials"] for name in ("tokens_in", "tokens_out")), system["model_calls"]["trials"]
+        all_of = "in all" if told >= calls else f"for the {told} of {calls} model calls that tell their tokens"
+        lines.append(f"money: {as_text(paid['total'])} {all_of}{each}, at {paid['price_in']:g} in and "
                      f"{paid['price_out']:g} out a million tokens")
     return lines
 

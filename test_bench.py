@@ -7545,6 +7545,11 @@ time: 2.00 s in all, 0% on trials that did not pass, 0.50 s a passed trial
 money: 0.00056 in all, 0.00014 a passed trial, at 1 in and 2 out a million
   tokens"""))
 
+    def test_a_sum_of_money_says_of_which_calls_it_is(self):
+        record = run_record({"a": "++++"}, metadata={"prompt_eval_count": 100, "eval_count": 20})
+        del record["results"][3]["metadata"]["eval_count"]      # as of a trial that timed out
+        self.assertIn("\nmoney: 0.00046 for the 3 of 4 model calls that tell their tokens, 0.000115 a\n", self.lines(record, prices=(1.0, 1.0)))
+
     def test_prices_without_tokens_give_no_sum(self):
         self.assertIn("money: unknown, since the trials do not tell their tokens", self.lines(run_record({"a": "+"}), prices=(1.0, 0.0)))
 
