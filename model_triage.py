@@ -78,8 +78,7 @@ TEXT_NUM_PREDICT = 512      # of a reply without a schema, which may be prose
 # Every token of the prompt must count, so an overlong one has to be refused, not cut.
 OVERFLOW = re.compile("exceed.{0,40}context|longer than the context|maximum context length|context_length_exceeded",
                       re.IGNORECASE | re.DOTALL)
-THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high",
-         "max": "max"}
+THINK = {"off": False, "on": True, "low": "low", "medium": "medium", "high": "high", "max": "max"}
 PROBE_TOKENS = 16           # enough to see how a reply begins
 THINKING_TOKENS = 512       # with fewer, thinking hardly leaves room for an answer
 JSON_START = re.compile(r"""\s*([\[{"]|-?[0-9]|(true|false|null)\b)""")
@@ -315,8 +314,7 @@ def unreachable(address, error):
         return SystemDown(f"{url} cannot be trusted ({error}): let SSL_CERT_FILE name its certificate, "
                           f"or correct {setting}")
     why = "no connection in time" if isinstance(error, TimeoutError) else error
-    return SystemDown(f"{url} cannot be reached ({why}): see that the server is up and {setting} is right",
-                      may_return=True)
+    return SystemDown(f"{url} cannot be reached ({why}): see that the server is up and {setting} is right", may_return=True)
 
 
 def no_ollama(url, why):
@@ -798,8 +796,7 @@ def think_value(name):
     if isinstance(name, bool):
         return name
     if name not in THINK:
-        raise RunError(f"think is {json.dumps(name)}, not one of {', '.join(THINK)}"
-                       f"{harness.nearest(name, THINK)}")
+        raise RunError(f"think is {json.dumps(name)}, not one of {', '.join(THINK)}{harness.nearest(name, THINK)}")
     return THINK[name]
 
 
@@ -1297,15 +1294,15 @@ def completion_fields(content: bytes) -> dict:
     if not isinstance(message, dict) or not isinstance(message.get("content"), (str, type(None))):
         raise BadReply(f"the body has no choices[0].message.content: {server_words(content)}")
     reason = choice.get("finish_reason")
-    thinking = message.get("reasoning_content") or message.get("reasoning")
-    usage, timings, logprobs = (part if isinstance(part, dict) else {} for part in (
-        answer.get("usage"), answer.get("timings"), choice.get("logprobs")))
-    durations = {f"{name}_duration": int(1e6 * timings[key]) for name, key in (("prompt_eval", "prompt_ms"), ("eval", "predicted_ms"))
-                 if fits(float, timings.get(key)) and 0 <= timings[key] < 1e12}
-    return {"message": {"content": message.get("content") or message.get("refusal") or "", "thinking": thinking},
+    text = message.get("content") or message.get("refusal")
+    spent = {name: harness.dig(answer, "timings", key) for name, key in (("prompt_eval", "prompt_ms"), ("eval", "predicted_ms"))}
+    return {"message": {"content": text if isinstance(text, str) else "",
+                        "thinking": message.get("reasoning_content") or message.get("reasoning")},
             "done": isinstance(reason, str) and reason not in ("content_filter", "error"), "done_reason": reason,
-            "eval_count": usage.get("completion_tokens"), "prompt_eval_count": usage.get("prompt_tokens"), **durations,
-            "logprobs": logprobs.get("content")}
+            "eval_count": harness.dig(answer, "usage", "completion_tokens"),
+            "prompt_eval_count": harness.dig(answer, "usage", "prompt_tokens"),
+            **{f"{name}_duration": int(1e6 * ms) for name, ms in spent.items() if fits(float, ms) and 0 <= ms < 1e12},
+            "logprobs": harness.dig(choice, "logprobs", "content")}
 
 
 class UrlServer(Server):
@@ -1358,18 +1355,13 @@ class UrlServer(Server):
     def version(self) -> str | None:
         """What the server calls its build, None where it tells none; sees what llama.cpp's server says of its model."""
         found = self.look(self.base.removesuffix("/v1") + "/props")
-        path, build, length = found.get("model_path"), found.get("build_info"), harness.dig(found, "default_generation_settings", "n_ctx")
+        path, build = found.get("model_path"), found.get("build_info")
+        length = harness.dig(found, "default_generation_settings", "n_ctx")
         self.current.used.version = "asked"
         self.props = {"model_path": re.split(r"[\\/]", path)[-1] if isinstance(path, str) else None,
                       "build": build if isinstance(build, str) else None,
                       "context_length": length if is_count(length) else None}
         return self.props["build"]
-
-    def names(self) -> list:
-        """The names of the models that the server lists, [] where it lists none."""
-        listed = self.look(self.base + "/models").get("data")
-        entries = listed if isinstance(listed, list) else []
-        return [model["id"] for model in entries if isinstance(model, dict) and isinstance(model.get("id"), str)]
 
 
 class UrlChat(OllamaChat):
@@ -1427,7 +1419,6 @@ class UrlChat(OllamaChat):
                            **self.logprobs_asked}).encode("ascii")
 
     def mend_for(self, status, words) -> str:
-        """What to do about a request that the server refuses."""
         if status < 400:
             return "it redirects, which is not followed: let --url name where it leads"
         if status in (401, 403):
@@ -1449,7 +1440,9 @@ class UrlChat(OllamaChat):
     def check_model(self) -> None:
         """See that a trial can run, by a probe like one; SystemDown says what to mend."""
         super().check_model()
-        names, dropped = self.server.names(), sorted(set(self.asked.get("options") or {}) - set(SENT_AS))
+        listed, dropped = self.server.look(self.server.base + "/models").get("data"), {*(self.asked.get("options") or ())} - {*SENT_AS}
+        names = [harness.dig(model, "id") for model in listed] if isinstance(listed, list) else []
+        names = [name for name in names if isinstance(name, str)]
         if names and self.name not in names:
             self.warnings.append(f"the server lists no model {json.dumps(self.name)}, and answers all the same"
                                  f"{harness.nearest(self.name, names) or '; it lists ' + ', '.join(names[:8])}")
@@ -1457,14 +1450,12 @@ class UrlChat(OllamaChat):
         if self.server.key_env and not address.secure and not re.match(r"127\.|localhost$|::1$", address.host):
             self.warnings.append(f"the key goes to {address.host} unencrypted: use https:// where the network is not your own")
         if dropped:
-            self.warnings.append(f"the task asks for {', '.join(dropped)}, which Ollama alone has: not sent")
+            self.warnings.append(f"the task asks for {', '.join(sorted(dropped))}, which Ollama alone has: not sent")
 
     def mend_for_fault(self, fault) -> str:
-        """What to change about replies with that fault."""
         return self.mend_for_silence() if fault == "is empty" else "try another model, or a server that holds to the schema"
 
     def advice(self, error_name: str):
-        """The setting to change where model calls end as that error; None where no setting is known to help."""
         if error_name == "ContextOverflow" or error_name == "TruncatedReply" and self.options["num_predict"] < 0:
             return "start the server with a longer context"
         return super().advice(error_name)
@@ -1730,10 +1721,10 @@ def remove_tree(folder) -> None:
 
 def discard(path) -> None:
     """Remove what stands at a path, if anything does; a link itself, not what it leads to."""
-    if os.path.islink(path) or os.path.isfile(path):
-        os.unlink(path)
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove_tree(path)
     elif os.path.lexists(path):
-        remove_tree(path) if os.path.isdir(path) else os.unlink(path)
+        os.unlink(path)
 
 
 def put_files(folder: str, files: dict) -> None:
@@ -1754,6 +1745,13 @@ def put_files(folder: str, files: dict) -> None:
             file.write(text.encode("utf-8", "surrogatepass"))
         if text.startswith("#!"):
             os.chmod(place, 0o755)
+
+
+def state_of(path):
+    """What tells that a file was written to, None for one that is gone."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
 
 
 def file_sha256(path) -> str:
@@ -1813,6 +1811,7 @@ class Command(AskedSystem):
         self.timeout_s, self.jobs = TIMEOUT_S, Jobs()
         if workspace is not None and not os.path.isdir(workspace):
             raise RunError(f"workspace {workspace} is no folder")
+        self.named = {place: found for place in range(len(self.words)) if (found := self.named_file(place))}
 
     def named_file(self, place: int):
         """(path of the file that a word names, the part of the word before it), or None: "--in=a.txt" names a.txt."""
@@ -1828,27 +1827,22 @@ class Command(AskedSystem):
     @cached_property
     def files(self) -> list:
         """[name without folder, sha256] of each file that the command names."""
-        self.seen = self.states()
-        return [[os.path.basename(path), file_sha256(path)] for path, _ in self.seen]
-
-    def states(self) -> dict:
-        """{(path, …) of a file that the command names: what tells that it was written to}."""
-        found = filter(None, map(self.named_file, range(len(self.words))))
-        return {named: os.stat(named[0])[:2] + (os.stat(named[0]).st_size, os.stat(named[0]).st_mtime_ns) for named in found}
+        self.seen = [state_of(path) for path, _ in self.named.values()]
+        return [[os.path.basename(path), file_sha256(path)] for path, _ in self.named.values()]
 
     @property
     def name(self) -> str:
         """The command's program, or the file that an interpreter is given, without folder and suffix."""
         program = os.path.basename(self.words[0])
-        files = filter(None, map(self.named_file, range(1, len(self.words))))
-        named = next(files, None) if INTERPRETER.fullmatch(program) else None
-        return os.path.splitext(os.path.basename(named[0]) if named else program)[0] or "command"
+        given = [os.path.basename(path) for place, (path, _) in self.named.items() if place and INTERPRETER.fullmatch(program)]
+        return os.path.splitext([*given, program][0])[0] or "command"
 
     @cached_property
     def options(self) -> dict:
         """What is run: the command, its files without their folders, and the hashes that stand for what they hold."""
-        shown = [named[1] + os.path.basename(named[0]) if (named := self.named_file(place)) else word
-                 for place, word in enumerate(self.words)]
+        shown = list(self.words)
+        for place, (path, start) in self.named.items():
+            shown[place] = start + os.path.basename(path)
         return {"command": self.command if self.shell else shown, "files": self.files,
                 "workspace": None if self.workspace is None else folder_sha256(self.workspace),
                 "test": self.asked.get("test")}
@@ -1881,15 +1875,11 @@ class Command(AskedSystem):
             raise SystemDown(f"there is no program {json.dumps(program)} to run: correct --command, or install it")
 
     def confirm(self) -> dict:
-        """SystemDown when a file that the command names is no longer the one that was measured."""
-        files = self.files
-        if self.states() == self.seen:
-            return {}
-        now = Command(self.command, self.shell, self.workspace).files
-        changed = [name for name, digest in files if [name, digest] not in now]
-        if changed:
-            raise SystemDown(f"{changed[0]} was changed while the command was measured: put the old file back, or "
-                             "measure the new one as a run of its own")
+        """{}; SystemDown when a file that the command names is no longer the one that was measured."""
+        for (name, digest), (path, _), seen in zip(self.files, self.named.values(), self.seen):
+            if state_of(path) != seen and not (os.path.isfile(path) and file_sha256(path) == digest):
+                raise SystemDown(f"{name} was changed while the command was measured: put the old file back, or "
+                                 "measure the new one as a run of its own")
         return {}
 
     def argv(self, folder):
@@ -1897,10 +1887,9 @@ class Command(AskedSystem):
         if self.shell:
             return self.command
         words = list(self.words)
-        for place in range(len(words)) if folder else ():
-            named = self.named_file(place)
-            if named and (self.workspace is None or not os.path.isfile(os.path.join(self.workspace, words[place][len(named[1]):]))):
-                words[place] = named[1] + os.path.abspath(named[0])
+        for place, (path, start) in self.named.items() if folder else ():
+            if self.workspace is None or not os.path.isfile(os.path.join(self.workspace, words[place][len(start):])):
+                words[place] = start + os.path.abspath(path)
         return runnable(words, folder)
 
     @contextlib.contextmanager
@@ -1952,7 +1941,7 @@ class Command(AskedSystem):
             raise SystemDown(f"the command cannot be run ({error.strerror}: {self.words[0]}): correct --command") from error
         facts["command_s"] = round(time.monotonic() - started, 6)
         if program.output:
-            facts["reply"] = lines_of(program.output.decode("utf-8", "replace")) if status == 0 else shown_end(program.output, folder)
+            facts["reply"] = shown_end(program.output, folder) if status else lines_of(program.output.decode("utf-8", "replace"))
         words = shown_end(program.errors, folder)
         if words:
             facts["stderr"] = words
@@ -1974,14 +1963,15 @@ class Command(AskedSystem):
         put_files(folder, case.get("hidden") or {})
         started = time.monotonic()
         try:
-            program, status = self.run(ended, runnable(command_words(self.test_of(case)), folder), b"", folder, environment, together=True)
+            words = runnable(command_words(self.test_of(case)), folder)
+            program, status = self.run(ended, words, b"", folder, environment, together=True)
         except OSError as error:        # a script of the folder itself, which the command may have removed
             return {"exit": 127, "output": f"the test cannot be run: {error.strerror}"}
         facts["test_s"] = round(time.monotonic() - started, 6)
-        words = shown_end(program.output, folder)
+        told = shown_end(program.output, folder)
         if isinstance(status, BaseException):
-            return {"exit": 124, "output": f"{words}\n({status})".lstrip()}
-        return {"exit": 128 - status if status < 0 else status, "output": words}
+            return {"exit": 124, "output": f"{told}\n({status})".lstrip()}
+        return {"exit": 128 - status if status < 0 else status, "output": told}
 
     def check_test(self, case) -> None:
         """SystemDown where the program of a case's test is not there, which is no fault of the command."""
@@ -2025,7 +2015,8 @@ class Command(AskedSystem):
 
     def advice(self, error_name: str):
         """What to change where trials end as that error; None where nothing is known to help."""
-        return {"TimeoutError": f"try --timeout-s {5 * self.timeout_s:g}", "CommandFailed": "the log has the end of what it said, as stderr",
+        return {"TimeoutError": f"try --timeout-s {5 * self.timeout_s:g}",
+                "CommandFailed": "the log has the end of what it said, as stderr",
                 "JSONDecodeError": "have it print JSON and nothing else"}.get(error_name)
 
     def close(self) -> None:
@@ -2143,8 +2134,7 @@ def label_weights(fitted, text):
     """The tempered posterior in whole numbers: {label: its messages × the square root of its likelihood}."""
     chances = likelihoods(fitted, text)
     best = max(chances.values())
-    return {label: messages * math.isqrt(LIKELIEST * chances[label] // best)
-            for label, (messages, _) in fitted.items()}
+    return {label: messages * math.isqrt(LIKELIEST * chances[label] // best) for label, (messages, _) in fitted.items()}
 
 
 def draw(weights, seed, text):

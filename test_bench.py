@@ -5896,6 +5896,7 @@ class AnyServer(InFolder):
                 ({"body": completion("", "content_filter")}, "UnfinishedReply: the server ended the reply before the model did (done is false)"),
                 ({"body": completion("", reasoning_content="hm")}, "EmptyReply: no answer after the thinking"),
                 ({"body": completion(None, refusal="I will not")}, "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+                ({"body": completion(None, refusal={"no": 1})}, "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
                 ({"body": {"choices": []}}, "BadReply: the body has no choices[0].message.content: {\"choices\": []}"),
                 ({"body": "<html>"}, "BadReply: the body is not JSON (Expecting value: line 1 column 1 (char 0)): <html>"),
                 ({"cut": 60}, "BadReply: the connection broke before the whole answer was there"),
