@@ -333,13 +333,11 @@ def is_irreplaceable(path) -> bool:
 
 def sync(file_descriptor) -> bool:
     """Force what was written onto the disk itself; False where the file system cannot do it."""
+    if hasattr(fcntl, "F_FULLFSYNC"):       # macOS needs more than fsync for that
+        with contextlib.suppress(OSError):      # a file system without it
+            fcntl.fcntl(file_descriptor, fcntl.F_FULLFSYNC)
+            return True
     try:
-        try:
-            if hasattr(fcntl, "F_FULLFSYNC"):       # macOS needs more than fsync for that
-                fcntl.fcntl(file_descriptor, fcntl.F_FULLFSYNC)
-                return True
-        except OSError:     # a file system without it
-            pass
         os.fsync(file_descriptor)
     except OSError as error:
         if error.errno not in NOT_OFFERED:
@@ -403,11 +401,6 @@ def write_texts(texts) -> None:
                     file.write(piece)
 
 
-def write_text(path, text) -> None:
-    """Put a text, or the pieces of one, into a file, whole or not at all; a log of trials is never replaced."""
-    write_texts({path: text})
-
-
 @functools.lru_cache(maxsize=None)
 def encoder_at(margin: str):
     """What writes a flat list or object as JSON, an item a line, each line after the margin."""
@@ -432,7 +425,7 @@ def indented(value, margin="\n") -> str:
 
 def write(path, value) -> None:
     """Put a JSON value into a file, whole or not at all, its key order kept, with a final newline."""
-    write_text(path, indented(value) + "\n")
+    write_texts({path: indented(value) + "\n"})
 
 
 # Tasks as modules
@@ -572,18 +565,12 @@ def equal(value, wanted, how="exact") -> bool:
 
 # Searching with a deadline
 
-@functools.lru_cache(256)
-def ways_of(pattern: str):
-    """(repetitions, choices) that a regular expression tries in turn; None where they multiply without a bound."""
-    if re.search(r"\)[*+{]|\(\?[a-zA-Z-]*x", pattern):     # a repeated group, or white space that may hide one
-        return None
-    return len(re.findall(r"(?<!\()[*+{]", pattern)), len(re.findall(r"(?<!\()\?|\|", pattern))
-
-
 def is_tame(pattern: str, length: int) -> bool:
-    """Whether a search in a text of that length cannot take long."""
-    ways = ways_of(pattern)
-    return ways is not None and (length + 1) ** (1 + ways[0]) << ways[1] <= TAME_STEPS
+    """Whether a search in a text of that length cannot take long, by the repetitions and choices that are tried in turn."""
+    if re.search(r"\)[*+{]|\(\?[a-zA-Z-]*x", pattern):     # a repeated group, or white space that may hide one
+        return False
+    repeated, chosen = len(re.findall(r"(?<!\()[*+{]", pattern)), len(re.findall(r"(?<!\()\?|\|", pattern))
+    return repeated + chosen < 22 and (length + 1) ** (1 + repeated) << chosen <= TAME_STEPS
 
 
 class Searcher:
@@ -837,10 +824,7 @@ def by_field(schema) -> bool:
 
 def part_of(schema, field) -> dict:
     """The schema of a field of an object, or the schema itself for None."""
-    if field is None:
-        return schema
-    extra = schema.get("additionalProperties")
-    found = schema.get("properties", {}).get(field, extra)
+    found = schema if field is None else schema.get("properties", {}).get(field, schema.get("additionalProperties"))
     return found if isinstance(found, dict) else {}
 
 
@@ -1284,29 +1268,20 @@ def completed(case, task, line=None):
     return {**({"id": str(line)} if line else {}), "class": task.NAME, "split": SPLITS[0], **case}
 
 
-def json_lines(text, path) -> list:
-    """(line number, value) of each line of JSON Lines."""
-    return [(number, parsed(line, path, number)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-
-
-def cell_value(text, schema):
-    """A cell of CSV as what the schema calls it: a text where it may be one, else JSON."""
-    if "string" in kinds_of(schema) and not (kinds_of(schema) == tuple(KINDS) and text.lower() in ("true", "false")):
+def cell_value(text, column, task):
+    """A cell of CSV: a text where its column, or the schema of what it expects, allows one, else JSON."""
+    name, _, field = column.partition(".")
+    data, kinds = isinstance(task, DataTask), ["string"]
+    if name == "failure_criteria" or name == "expect" and not field and data and task.schema:
+        kinds = ["object", "array"]
+    elif name == "expect":
+        kinds = kinds_of(task.part(field or None)[0]) if data else ANY
+    if "string" in kinds and (len(kinds) < len(ANY) or text.lower() not in ("true", "false")):      # of any kind
         return text
     try:
         return parse_json(text.lower() if text.lower() in ("true", "false", "null") else text)
     except ValueError:
         return text
-
-
-def cell_schema(column, task):
-    """The schema of what a column holds."""
-    name, _, field = column.partition(".")
-    if name in ("failure_criteria", "expect" if not field and isinstance(task, DataTask) and task.schema else ""):
-        return {"type": ["object", "array"]}
-    if name != "expect":
-        return {"type": "string"}
-    return (task.part(field or None)[0] if field or task.schema is None else {}) if isinstance(task, DataTask) else {}
 
 
 def csv_rows(text, path):
@@ -1344,7 +1319,7 @@ def csv_cases(text, path, task) -> list:
             name, dot, field = column.partition(".")
             if cell == "" and column != "input":
                 continue
-            value = cell_value(cell, cell_schema(column, task))
+            value = cell_value(cell, column, task)
             if dot:
                 case.setdefault(name, {})
                 if isinstance(case[name], dict):
@@ -1360,7 +1335,8 @@ def read_case_file(path, task) -> dict:
     suffix = Path(path).suffix.lower()
     if suffix in (".jsonl", ".ndjson", ".csv"):
         text = read_text(path)
-        found = csv_cases(text, path, task) if suffix == ".csv" else json_lines(text, path)
+        found = csv_cases(text, path, task) if suffix == ".csv" else [
+            (number, parsed(line, path, number)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         return {"name": Path(path).stem, "cases": [completed(case, task, line) for line, case in found]}
     document = read_json(path)
     if isinstance(task, DataTask):
@@ -2795,7 +2771,7 @@ def ssh_keygen(*words, data=b"") -> tuple:
 def sign(key, path) -> None:
     """Write PATH.sig, the signature of a file; RunError, and no such file, where ssh-keygen makes none that holds."""
     import tempfile
-    data, target = Path(path).read_bytes(), Path(f"{path}.sig")
+    data = Path(path).read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report")
         file.write_bytes(data)
@@ -2807,7 +2783,7 @@ def sign(key, path) -> None:
     if not done or not text.startswith(SIGNATURE):
         why = next((line for line in said if "too open" in line), said[-1] if said else "it says nothing")
         raise RunError(f"{path} is not signed: ssh-keygen made no signature with --sign {key}: {why}")
-    write_text(target, text)
+    write_texts({f"{path}.sig": text})
 
 
 def signer_of(data: bytes, signature, allowed, who=None) -> tuple:

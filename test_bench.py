@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import py_compile
 import random
 import re
 import shlex
@@ -64,6 +65,13 @@ def can_link() -> bool:
 
 
 with_links = unittest.skipUnless(can_link(), "this user may make no links")
+
+
+def setUpModule():
+    """Compile once what the processes of these tests would compile each, also where Python was told to keep nothing."""
+    for module in (harness, model_triage, triage_task, bench, report):
+        with contextlib.suppress(OSError):
+            py_compile.compile(module.__file__)
 
 
 def case(case_id="one", **changes):
@@ -607,6 +615,8 @@ class CaseFilesOfOwnTasks(InFolder):
         self.assertEqual(self.cases("c.csv", "input;expect\nx;7\ny;yes\n", QUESTION), [("2", "x", "7"), ("3", "y", "yes")])
         self.assertEqual(self.cases("c.csv", "input.a\tinput.b\texpect\nx\ty\tz\n", QUESTION), [("2", {"a": "x", "b": "y"}, "z")])
         self.assertEqual(self.cases("c.csv", 'input,expect\nx,"{""total"": 3}"\n'), [("2", "x", {"total": 3})])
+        triage = self.write("c.csv", "id,class,split,input,expect.category,expect.needs_human\nx,billing,development,y,billing,FALSE\n")
+        self.assertEqual(harness.load_cases(triage, triage_task)["cases"][0]["expect"], GOOD)
 
     def test_files_that_cannot_be_read_name_the_line(self):
         for name, text, said in (
