@@ -401,31 +401,9 @@ def write_texts(texts) -> None:
                     file.write(piece)
 
 
-@functools.lru_cache(maxsize=None)
-def encoder_at(margin: str):
-    """What writes a flat list or object as JSON, an item a line, each line after the margin."""
-    return json.JSONEncoder(separators=("," + margin, ": "), allow_nan=False).encode
-
-
-def indented(value, margin="\n") -> str:
-    """The text of json.dumps(value, indent=2), of which Python's own writer would make an item at a time."""
-    if not isinstance(value, (dict, list, tuple)) or not value:
-        return encoder_at("")(value)
-    inner, items = margin + "  ", value.values() if isinstance(value, dict) else value
-    if not any(isinstance(item, (dict, list, tuple)) for item in items):
-        text = encoder_at(inner)(value)
-        return f"{text[0]}{inner}{text[1:-1]}{margin}{text[-1]}"
-    if isinstance(value, dict):
-        lines = [f"{encoder_at('')(key)}: {indented(item, inner)}" for key, item in value.items()]
-    else:
-        lines = [indented(item, inner) for item in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return opening + inner + ("," + inner).join(lines) + margin + closing
-
-
 def write(path, value) -> None:
     """Put a JSON value into a file, whole or not at all, its key order kept, with a final newline."""
-    write_texts({path: indented(value) + "\n"})
+    write_texts({path: json.dumps(value, indent=2, allow_nan=False) + "\n"})
 
 
 # Tasks as modules
@@ -1647,8 +1625,10 @@ def message_of(error) -> str:
         return f"its text raised {type(fault).__name__}"
 
 
-def metadata_of(system, trial, error) -> dict:
-    """What is known of a trial whose call raised: its seed, and the metadata that the error carries."""
+def failure(system, trial, error, latency_s) -> dict:
+    """The response of a trial whose call raised, with its seed and the metadata that the error carries."""
+    # NotRun is the word for a planned trial without a row, CheckError for one that could not be graded: no row claims them.
+    types = [name for name in error_types(error) if name not in ("", "NotRun", "CheckError")] or ["Exception"]
     metadata = {}
     try:
         if has(system, "seed_for"):
@@ -1656,15 +1636,7 @@ def metadata_of(system, trial, error) -> dict:
         metadata.update(exact(dict(getattr(error, "metadata", None) or {}), "metadata"))
     except Exception as fault:      # the system's own code runs here
         metadata["metadata_error"] = message_of(fault)
-    return metadata
-
-
-def failure(system, trial, error, latency_s) -> dict:
-    """The response of a trial whose call raised."""
-    # NotRun is the word for a planned trial without a row, CheckError for one that could not be graded: no row claims them.
-    types = [name for name in error_types(error) if name not in ("", "NotRun", "CheckError")] or ["Exception"]
-    return {"error": {"types": types, "message": message_of(error)},
-            "metadata": metadata_of(system, trial, error), "latency_s": latency_s}
+    return {"error": {"types": types, "message": message_of(error)}, "metadata": metadata, "latency_s": latency_s}
 
 
 def call_hook(system, name, *arguments):
@@ -1840,7 +1812,7 @@ def wanted(case, task) -> str:
     expect, fields = case["expect"], []
     if isinstance(expect, dict) and not is_check(expect):
         fields = [f"{field} {wish(value, task, field)}" for field, value in expect.items()]
-    fails = [f"fails on {dig(one, 'field') or 'a reply'} {wish(dig(one, 'is') or dig(one, 'equals'), None)}"
+    fails = [f"fails on {dig(one, 'field') or 'a reply'} {wish(dig(one, 'is' if dig(one, 'equals') is None else 'equals'), None)}"
              for one in case.get("failure_criteria", ())]
     return "; ".join([f"wants {', '.join(fields) or wish(expect, task)}", *fails])
 
@@ -2248,23 +2220,19 @@ def money(tokens_in, tokens_out, prices, bought):
             "per_passed": round(total / bought, 6) if total is not None and bought else None}
 
 
-def speed(speeds):
-    """{trials, median, p90} of tokens a second, to a tenth; None where nothing was generated."""
-    found = summary(speeds, 1)
-    return found and {key: found[key] for key in ("trials", "median", "p90")}
-
-
 def costs(record, prices=None) -> dict:
     """Tokens, time and money of the trials that ran; None for what their metadata does not tell."""
     tokens_in, tokens_out = summary(amount(record, "prompt_eval_count")), summary(amount(record, "eval_count"))
     made, spent, worked, latency, load = map(record.amounts.get, (
         "eval_count", "eval_duration_s", "total_duration_s", "recorded_latency_s", "load_duration_s"))
     speeds = [tokens / time for tokens, time in zip(made, spent) if tokens == tokens and time == time and time]    # no NaN
+    speed = summary(speeds, 1) or {}
+    speed.pop("total", None)
     # What the server says it worked has none of our pauses and retries in it.
     timed = itertools.compress(zip(worked, latency, load), record.outputs)
     model = [(total if total == total else whole) - part for total, whole, part in timed]
     return {"tokens_in": tokens_in, "tokens_out": tokens_out,
-            "tokens_per_s": speed(speeds),
+            "tokens_per_s": speed or None,
             "time_s": time_spent(record),
             "model_s": summary([max(0.0, time) for time in model if time == time], 3),
             "load_s": summary(amount(record, "load_duration_s"), 3),
@@ -2630,13 +2598,6 @@ def response_in(row, error) -> dict:
     return {**({"output": row["output"]} if error is None else {"error": error}), "metadata": metadata, "latency_s": latency_s}
 
 
-def absent_trials(record, cases) -> list:
-    """Findings: the trials of these cases that a run record lacks."""
-    held = {canonical([dig(row, "case_id"), dig(row, "trial")]) for row in record["results"]}
-    return [("MISSING_TRIAL", f"results: trial {trial} of case {case['id']} is not there") for case in cases
-            for trial in range(record["manifest"]["trials"]) if canonical([case["id"], trial]) not in held]
-
-
 def row_findings(number, row, proof, case, task):
     """Findings: where a row of a run record is not what its hash and the checks say."""
     response, where = response_in(row, proof["errors"].get(str(number))), f"results[{number}]"
@@ -2661,7 +2622,9 @@ def record_findings(record, task, case_set) -> list:
             raise UsageError(f"the run record's {key.replace('_', ' ')} is {canonical(manifest[key])}, not {canonical(now)}: give its "
                            f"own with --{'task' if key == 'task' else 'cases'}")
     cases = plan(case_set, manifest["splits"], manifest["trials"])
-    absent = absent_trials(record, cases)
+    held = {canonical([dig(row, "case_id"), dig(row, "trial")]) for row in rows}
+    absent = [("MISSING_TRIAL", f"results: trial {trial} of case {case['id']} is not there") for case in cases
+              for trial in range(manifest["trials"]) if canonical([case["id"], trial]) not in held]
     problem = not absent and (results_problem(rows, manifest["trials"]) or mistyped(proof, {"sha256": list, "errors": dict}))
     if absent or problem or len(proof["sha256"]) != len(rows):
         return absent or [("MALFORMED", problem or "proof: it has not a hash for each row")]

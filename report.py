@@ -1859,7 +1859,7 @@ CSV_COLUMNS = ("system", "case", "class", "trial", "verdict", "check", "reason",
 
 
 def json_text(report, records, args) -> str:
-    return harness.indented(report) + "\n"
+    return json.dumps(report, indent=2, allow_nan=False) + "\n"
 
 
 def case_outcome(case, passes, trials) -> str:

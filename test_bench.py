@@ -683,6 +683,11 @@ class CheckingReplies(unittest.TestCase):
             ({"not": {"contains": "x"}}, ["y", 3], ["x"], 'not to contain "x"')))
         self.assertEqual([self.field({"at_least": 1, "at_most": 5}, value) for value in (3, 0, 6)], ["pass", "at least 1", "at most 5"])
 
+    def test_what_a_case_wants_in_words(self):
+        criteria = [{"field": "total", "is": 0, "why": "w"}, {"field": "ok", "equals": False, "why": "w"}, {"is": {"at_most": 2}, "why": "w"}]
+        self.assertEqual(harness.wanted({"expect": {"total": 1.8}, "failure_criteria": criteria}, triage_task),
+                         "wants total 1.8; fails on total 0; fails on ok false; fails on a reply at most 2")
+
     def test_a_whole_text_reply(self):
         table = (("yes", " yes\n", "pass"), ("yes", "Yes", 'expectation: the reply is "Yes", expected "yes"'), (1234.5, "1,234.5", "pass"),
                  (18, " 18 ", "pass"), (18, "18 euros", 'expectation: the reply is "18 euros", expected 18'), ({"at_least": 2}, "+2.5e0", "pass"),
@@ -1079,8 +1084,10 @@ class Files(InFolder):
     def test_a_file_of_json_is_indented_as_python_does_it(self):
         for value in (None, 1.5, "a\n", [], {}, [[]], [{}], {"a": {}}, {"a": []}, [1, "é\ud800", None], {"b": [1, {"c": {"d": [True, []]}}], "a": (1, (2,))},
                       [[1, 2], 3, {"x": -0.0, "": "}]"}], {"k": {str(k): {"x": k / 7} for k in range(3)}}):
-            self.assertEqual(harness.indented(value), json.dumps(value, indent=2), value)
-        self.assertRaises(ValueError, harness.indented, {"a": [float("nan")]})
+            harness.write(self.folder / "a.json", value)
+            self.assertEqual((self.folder / "a.json").read_bytes(), (json.dumps(value, indent=2) + "\n").encode(), value)
+        self.assertRaises(ValueError, harness.write, self.folder / "nan.json", {"a": [float("nan")]})
+        self.assertEqual(os.listdir(self.folder), ["a.json"])
 
     def test_a_file_is_written_whole_or_not_at_all(self):
         path = self.folder / "x.json"
