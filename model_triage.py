@@ -1904,10 +1904,11 @@ class Command(AskedSystem):
             if ended.is_set():
                 raise SystemDown(ENDED)
             return shutil.copy2(*paths)
-        base = os.path.realpath(tempfile.mkdtemp(prefix="trial-"))
-        try:
-            folder = os.path.join(base, "work")
+        with contextlib.ExitStack() as stack:
             try:
+                base = os.path.realpath(tempfile.mkdtemp(prefix="trial-"))
+                stack.callback(remove_tree, base)
+                folder = os.path.join(base, "work")
                 if self.workspace is None:
                     os.mkdir(folder)
                 else:
@@ -1916,8 +1917,6 @@ class Command(AskedSystem):
             except OSError as error:        # shutil.Error, a list of what could not be copied, is one
                 raise SystemDown(f"a trial's folder cannot be made: {shortened(str(error))}") from error
             yield folder
-        finally:
-            remove_tree(base)
 
     def test_of(self, case):
         """The test of a case, its own or the task's, as text; None where there is none."""

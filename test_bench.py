@@ -4251,8 +4251,8 @@ class ConnectionAndDeadline(unittest.TestCase):
         with FakeOllama({"body": chat_body("[1]", done_reason="length")}):
             self.assertEqual(verdict(small().asking(asked("{input}")))[0], "TruncatedReply")
 
-    def test_a_slow_answer_within_the_deadline_is_an_answer(self):
-        with FakeOllama({"drip": 0.0005}):
+    def test_an_answer_that_comes_byte_by_byte_is_an_answer(self):
+        with FakeOllama({"drip": 0}):
             self.assertEqual(verdict(small())[0], "Answer")
 
     def test_a_connection_that_breaks_or_talks_nonsense(self):
@@ -4302,15 +4302,6 @@ class ConnectionAndDeadline(unittest.TestCase):
                 self.assertEqual([verdict(system)[0] for _ in range(2)], ["Answer"] * 2)
                 self.assertEqual([path.removeprefix("/api/") for path in server.paths],
                                  ["version", "chat", "version", "tags", "ps", "chat", "chat"])
-
-    def test_another_model_under_the_tag_after_a_break_stops_the_run(self):
-        with FakeOllama() as server:
-            system = small()
-            system.check_model()
-            server.replies = [{"cut": 0}]
-            self.assertEqual(verdict(system)[0], "BadReply")
-            server.others["/api/tags"]["body"]["models"][0]["digest"] = "0" * 64
-            self.assertIn("was fd5f44c0b5af when this began, the server now has 000000000000", str(refusal(self, system.respond, CASE, 1)))
 
     def test_a_kept_connection_that_ends_as_it_is_used_is_no_dead_server(self):
         with FakeOllama() as server:
@@ -4409,12 +4400,6 @@ class Preflight(unittest.TestCase):
             for limit, asked_for in ((9, 9), (-1, 16)):
                 small(options={"num_predict": limit}).check_model()
                 self.assertEqual(server.chats[-1]["options"]["num_predict"], asked_for)
-
-    def test_no_server(self):
-        with FakeOllama() as server:
-            server.stop()
-            self.assert_down(server, "no Ollama server at SERVER (connection refused): "
-                             "start it with `ollama serve`, or set OLLAMA_HOST to where it runs", True)
 
     def test_a_server_that_is_not_ollama(self):
         for reply, brought in (({"status": 404, "body": "404 page not found"}, 'HTTP 404, "404 page not found"'),
@@ -5010,7 +4995,7 @@ class OllamaRuns(InFolder):
         self.assertEqual(bench.read_log(self.log)[0]["environment"]["server"],
                          {"quantization_level": "Q4_1", "parameter_size": "134.52M", "context_length": 4096, "gpu_percent": 25})
 
-    def test_five_thousand_trials_with_a_fifth_of_faults_end_exactly_once_each(self):
+    def test_a_thousand_trials_with_a_fifth_of_faults_end_exactly_once_each(self):
         faults = [{"status": 500}, {"cut": 60}, {"after": "reset", "cut": 0}, {"cut": 0}, {"body": "not JSON"},
                   {"body": chat_body('{"categ', done_reason="length")}, {"body": chat_body("no", done=False, done_reason=None)},
                   {"body": chat_body("maybe")}, {"status": 503}, {"raw": b"HTTP/1.1 2000 What\r\n\r\n", "after": "close"}]
@@ -5018,27 +5003,26 @@ class OllamaRuns(InFolder):
         def usual(request, number):
             return faults[number // 5 % len(faults)] if number % 5 == 4 else {}
         with FakeOllama(usual=usual), mock.patch("os.fsync"):       # the disk's own speed is no matter of this test
-            counts = self.bench_run(small(), trials=556, workers=4)
-        self.assertEqual((counts["ran"], counts["not_run"]), (5004, 0))
+            counts = self.bench_run(small(), trials=112, workers=4)
+        self.assertEqual((counts["ran"], counts["not_run"]), (1008, 0))
         keys = self.keys()
-        self.assertEqual((len(keys), len(set(keys))), (5004, 5004))
+        self.assertEqual((len(keys), len(set(keys))), (1008, 1008))
         errors = {row["error"]["types"][0] for row in self.rows() if "error" in row}
         self.assertEqual(errors, {"Rejection", "ServerError", "BadReply", "TruncatedReply", "UnfinishedReply", "JSONDecodeError"})
 
     def test_the_command_names_the_mend_when_there_is_no_server_or_no_model(self):
         with FakeOllama() as server:
-            address = server.address
-            done = script("bench.py", "--model", "smolm2:135m", cwd=self.folder)
-            self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertEqual(done.stderr, f'error: the server at http://{address} has no model "smolm2:135m"; did you mean "smollm2:135m"? '
-                                          'If not: `ollama pull smolm2:135m` fetches it\n')
-            done = script("bench.py", "--model", "smollm2:135m", "--trials", "2", "--option", "temperature=0", cwd=self.folder)
-            self.assertEqual((done.returncode, done.stderr), (0, "warning: the temperature is 0: the seed changes nothing, so all trials of a "
-                                                                 "case are one trial; --option temperature=1\n"))
+            self.assertEqual(self.in_folder(bench, "--model", "smolm2:135m"), (
+                1, "", f'error: the server at http://{server.address} has no model "smolm2:135m"; did you mean "smollm2:135m"? '
+                       'If not: `ollama pull smolm2:135m` fetches it\n'))
+            status, _, err = self.in_folder(bench, "--model", "smollm2:135m", "--trials", "2", "--option", "temperature=0")
+            self.assertEqual((status, err), (0, "warning: the temperature is 0: the seed changes nothing, so all trials of a "
+                                                "case are one trial; --option temperature=1\n"))
             self.assertTrue((self.folder / "runs" / "smollm2-135m.jsonl").exists())
-        done = script("bench.py", "--model", "smollm2:135m", cwd=self.folder, env={"OLLAMA_HOST": address})
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("start it with `ollama serve`", done.stderr)
+            server.stop()
+            status, out, err = self.in_folder(bench, "--model", "smollm2:135m")
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn("start it with `ollama serve`", err)
 
 
 # Tasks of one's own
@@ -6333,6 +6317,12 @@ class AnyProgram(InFolder):
             self.assertEqual(answer.output, ["given.txt", "src"])
             self.assertEqual(answer.metadata["stderr"], ".")
         self.assertEqual(os.listdir(folder), ["given.txt"])
+
+    def test_a_folder_that_cannot_be_made_is_no_fault_of_the_program(self):
+        system = self.command("print(1)", workspace=self.workspace())
+        with mock.patch("tempfile.mkdtemp", side_effect=OSError(28, "No space left")), self.assertRaises(SystemDown) as caught:
+            system.respond(case(), 0)
+        self.assertEqual(str(caught.exception), "a trial's folder cannot be made: [Errno 28] No space left")
 
     def test_the_workspace_belongs_to_the_identity(self):
         folder = self.workspace()
