@@ -510,10 +510,12 @@ class LogReader:
 
     def tie_faults(self) -> list:
         """What the ties of the lines read say against the log, one text each."""
+        if self.untied and not self.tied:
+            return ["no line has a tie, as those of this version have: something else wrote or changed the log"]
         return [f"line {number} is not tied to the line before it: one of the two was changed, or a line was removed, "
                 "added or moved there" for number in self.loose] + [
                 f"line {number} has no tie, as the others have: something else wrote or changed it"
-                for number in (self.untied if self.tied else ())]
+                for number in self.untied]
 
     def rows(self):
         """Each row in file order. Damage is a BenchError, or goes to the list damaged where one is given."""

@@ -1929,6 +1929,14 @@ class Ties(InFolder):
         pasted = self.lines()[2]
         self.assertEqual(self.faults(header, rows[0], pasted, *rows[2:]), ([3, 4], []))
 
+    def test_a_log_without_any_tie_is_no_log_of_this_version(self):
+        self.run_small(trials=1)
+        self.log.write_bytes(re.sub(rb', "tie": "[0-9a-f]*"', b"", self.log.read_bytes()))
+        warnings = []
+        self.run_small(trials=1, warn=warnings.append)
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("no line has a tie, as those of this version have: something else wrote or changed the log", warnings[0])
+
     def test_resuming_keeps_the_chain_also_after_a_torn_line(self):
         whole = Scripted(lambda case, trial: {**GOOD, "n": [case["id"], trial]})
         self.run_small(whole)
