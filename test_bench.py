@@ -159,11 +159,16 @@ class InFolder(unittest.TestCase):
         self.assertIn(text, str(caught.exception))
 
 
-def script(name, *words, cwd=None, env=None, **options):
-    """A finished run of one of the scripts as a real process, on a bare interpreter (-S), which starts sooner."""
-    return subprocess.run([sys.executable, "-S", str(HERE / name), *map(str, words)], cwd=cwd, capture_output=True, text=True,
-                          encoding="utf-8", timeout=60, stdin=subprocess.DEVNULL,
-                          env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "", **(env or {})}, **options)
+def started(name, *words, **env):
+    """How subprocess is to start one of the scripts: as python3 NAME does, but compiled already, on a bare interpreter (-S)."""
+    return {"args": [sys.executable, "-S", "-P", "-m", Path(name).stem, *map(str, words)],
+            "env": {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(HERE), **env}}
+
+
+def script(name, *words, env=None, **options):
+    """A finished run of one of the scripts as a real process."""
+    return subprocess.run(**started(name, *words, **(env or {})), capture_output=True, text=True, encoding="utf-8", timeout=60,
+                          stdin=subprocess.DEVNULL, **options)
 
 
 def called(module, *words):
@@ -2707,10 +2712,9 @@ class Processes(InFolder):
         self.write("slow.py", SLOW_SYSTEM)
 
     def start(self, *words, system="slow:slow", trials=10, log=None, **options):
-        return subprocess.Popen([sys.executable, "-S", str(HERE / "bench.py"), "--system", system, "--trials", str(trials),
-                                 "--log", str(log or self.log), *map(str, words)], cwd=self.folder, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, encoding="utf-8", stdin=subprocess.DEVNULL,
-                                env={**os.environ, "PYTHONIOENCODING": "utf-8"}, **options)
+        how = {**started("bench.py", "--system", system, "--trials", trials, "--log", log or self.log, *words), **options}
+        return subprocess.Popen(**how, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
+                                stdin=subprocess.DEVNULL)
 
     def finish(self, process):
         """(exit status, stdout, stderr) of a process that ends by itself."""
@@ -2881,7 +2885,7 @@ class Interrupts(Processes):
     @unittest.skipUnless(Path("/proc/self/status").exists(), "needs /proc to see when the script has begun")
     def test_an_interrupt_at_any_moment_of_the_start_is_quiet(self):
         def interrupt(pause_ms):
-            process = self.start(system="slow:hanging", log=self.folder / f"{pause_ms}.jsonl")
+            process = self.start(args=[sys.executable, "-S", HERE / "bench.py", "--system", "slow:hanging", "--log", f"{pause_ms}.jsonl"])
             # Before the script's first lines have run, it is the interpreter that a signal finds.
             status = Path(f"/proc/{process.pid}/status")
             while not int(re.search("SigCgt:\t(.*)", status.read_text())[1], 16) >> (signal.SIGTERM - 1) & 1:
@@ -3017,9 +3021,9 @@ class TheCommand(InFolder):
                             (["--option", "temperature"], "argument --option: 'temperature' is not NAME=VALUE"),
                             (["--model", "x", "--system", "a:b"], "not allowed with argument")):
             with self.subTest(words=words):
-                done = self.bench(*words)
-                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1))
-                self.assertTrue(done.stderr.startswith("error: ") and text in done.stderr, done.stderr)
+                ended, out, err = self.in_folder(bench, *words)
+                self.assertEqual((ended, out, err.count("\n")), (2, "", 1))
+                self.assertTrue(err.startswith("error: ") and text in err, err)
 
     def test_what_cannot_be_run_gets_one_line_and_status_1(self):
         for words, text in ((["--system", "model_triage:bayess"], 'did you mean "bayes"?'), (["--task", "triage"], "no task module triage.py"),
@@ -3029,9 +3033,9 @@ class TheCommand(InFolder):
                             (["--option", "top_k=3"], "has no options to set"), (["--convert", "x.json"], "the log cannot be read"),
                             (["--from", "none.jsonl"], "none.jsonl: the log cannot be read")):
             with self.subTest(words=words):
-                done = self.bench(*words)
-                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1))
-                self.assertTrue(done.stderr.startswith("error: ") and text in done.stderr, done.stderr)
+                ended, out, err = self.in_folder(bench, *words)
+                self.assertEqual((ended, out, err.count("\n")), (1, "", 1))
+                self.assertTrue(err.startswith("error: ") and text in err, err)
         self.assertEqual(sorted(entry.name for entry in self.folder.iterdir()), ["bad.json"])
 
     def test_the_default_log_is_named_after_the_system(self):
@@ -7921,8 +7925,8 @@ class OutputsThatFail(InFolder):
 
     def ends(self, table, **streams):
         """[(exit status, stderr)] of commands that run at once, each with these streams."""
-        running = [subprocess.Popen([sys.executable, "-S", str(HERE / words[0]), *map(str, words[1:])], stdin=subprocess.DEVNULL,
-                                    text=True, cwd=self.folder, **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}) for words in table]
+        running = [subprocess.Popen(**started(*words), stdin=subprocess.DEVNULL, text=True, cwd=self.folder,
+                                    **{"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **streams}) for words in table]
         errors = [process.communicate(timeout=60)[1] for process in running]
         return [(process.returncode, error) for process, error in zip(running, errors)]
 
@@ -9421,9 +9425,11 @@ class TheReadme(InFolder):
     def copy_tool(self):
         """Put the tool into this folder, as a fresh clone has it."""
         for name in ("bench.py", "report.py", "harness.py", "model_triage.py", "triage_task.py", "cases.json", "test_bench.py"):
-            shutil.copy(HERE / name, self.folder)
+            shutil.copy2(HERE / name, self.folder)
         for name in ("recorded", "runs"):
             shutil.copytree(HERE / name, self.folder / name, ignore=shutil.ignore_patterns("*.jsonl") if name == "runs" else None)
+        if (HERE / "__pycache__").exists():     # what is compiled already holds for a copy of the same time
+            shutil.copytree(HERE / "__pycache__", self.folder / "__pycache__")
 
     def paste_tasks(self):
         """Save the README's tasks under their names, as a reader does; returns the names."""
@@ -9463,7 +9469,7 @@ class TheReadme(InFolder):
         self.assertGreater(len(commands), 8)
         for command, shown in commands:
             with self.subTest(command):
-                pipeline = command.replace("python3", shlex.quote(sys.executable))
+                pipeline = command.replace("python3", f"{shlex.quote(sys.executable)} -S")
                 done = subprocess.run(pipeline, shell=True, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60,
                                       stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONIOENCODING": "utf-8"}, check=False)
                 self.assertEqual(times_masked(done.stdout + done.stderr), times_masked(shown))
@@ -9473,7 +9479,7 @@ class TheReadme(InFolder):
         blocks = re.findall("^```python\n(.*?)^```$", (HERE / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         for lines, told in ((blocks[0].replace("(1, 10, 100, 1000)", "(2,)"), r"^2000 rows: \d\.\d\d ms a trial, resume \d\.\d s, report \d\.\d s, \d+ MB\n$"),
                             (blocks[1], r"^\d+\.\d ms a call\n$"))[sys.platform != "linux":]:     # elsewhere memory is counted otherwise
-            done = subprocess.run([sys.executable, "-"], input=lines, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60, check=False)
+            done = subprocess.run([sys.executable, "-S", "-"], input=lines, cwd=self.folder, capture_output=True, encoding="utf-8", timeout=60, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertRegex(done.stdout, told)
         self.assertEqual(len(bench.read_log(self.folder / "runs" / "my-calls.jsonl")[1]), 900)
